@@ -1,0 +1,1 @@
+"""One file a program: parse, call one op, print. What people see is decided here and nowhere below."""

@@ -1,0 +1,94 @@
+"""hbuf demo: a tour of the main job, each command with its real output."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hbuf.cli.program import Version, program, run
+
+NAME = "hbuf-demo"
+
+_PROGRAM = "import sys; from hbuf.cli.dispatch import main; main()"
+
+
+def demo_command(
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="DIR", help="Work in DIR, and leave everything there.")
+    ] = None,
+    version: Version = False,
+) -> int:
+    """Show what hbuf does: append, tail, grep, verify, tamper, pause, tar, restore."""
+    if keep is not None:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+        return _Tour(Path(keep).resolve()).take()
+    with tempfile.TemporaryDirectory(prefix="hbuf-demo-") as folder:
+        return _Tour(Path(folder)).take()
+
+
+class _Tour:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._surprises = 0
+        programs = folder / ".programs"
+        programs.mkdir(exist_ok=True)
+        for verb in ("append", "tail", "grep", "verify", "pause", "ls"):
+            launcher = programs / f"hbuf-{verb}"
+            python = shlex.quote(sys.executable)
+            launcher.write_text(f"#!/bin/sh\nexec {python} -P -c '{_PROGRAM}' {verb} \"$@\"\n")
+            launcher.chmod(0o755)
+        path = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        library = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": library}
+
+    def take(self) -> int:
+        self._say("Three messages into a buffer. A buffer is a directory; it is made by itself.")
+        self._run("printf 'order 1: tea\\norder 2: milk\\norder 3: sugar\\n' | hbuf-append orders --tag shop=north -v")
+        self._say("Read them back, as bodies or as JSON.")
+        self._run("hbuf-tail orders")
+        self._run("hbuf-tail -n 1 --json orders")
+        self._say("The files are plain HTTP requests: grep reads them, and so does hbuf-grep.")
+        self._run("grep -a -c '^x-hbuf-tag: shop=north' orders/segments/*.http")
+        self._run("hbuf-grep -n milk orders")
+        self._say("Nothing was changed: every byte is hashed, every message is chained to the one before.")
+        self._run("hbuf-verify orders")
+        self._say("Pause the buffer for as long as tar runs: a backup with nothing half-written in it.")
+        self._run("hbuf-pause orders -- tar cf backup.tar orders")
+        self._say("Now somebody changes one byte: milk becomes silk.")
+        segment = self._folder / "orders/segments/00000000000000000001.http"
+        segment.write_bytes(segment.read_bytes().replace(b"milk", b"silk"))
+        self._run("hbuf-verify orders", expected=65)
+        self._say("Restore the backup, and all is well again.")
+        shutil.rmtree(self._folder / "orders")
+        self._run("tar xf backup.tar && hbuf-verify orders && hbuf-ls orders")
+        if self._surprises:
+            self._say(f"{self._surprises} of these commands did not do what they should have done.")
+        return 1 if self._surprises else 0
+
+    def _say(self, line: str) -> None:
+        sys.stdout.write(f"\n# {line}\n")
+        sys.stdout.flush()
+
+    def _run(self, command: str, expected: int = 0) -> None:
+        sys.stdout.write(f"$ {command}\n")
+        sys.stdout.flush()
+        done = subprocess.run(["/bin/sh", "-c", command], cwd=self._folder, env=self._environment)
+        if done.returncode:
+            sys.stdout.write(f"(exit code {done.returncode})\n")
+        if done.returncode != expected:
+            self._surprises += 1
+
+
+app = program(NAME, demo_command, "Example: hbuf demo --keep ./tour")
+
+
+def main() -> None:
+    run(app, NAME)

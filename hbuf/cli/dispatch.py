@@ -1,0 +1,52 @@
+"""hbuf: runs `hbuf VERB …` as `hbuf-VERB …`, as git does."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+VERBS = {
+    "append": "store messages from standard input or files",
+    "close": "close a buffer for writing, or open it again",
+    "create": "make a buffer",
+    "demo": "a tour of the main job, in a temporary directory",
+    "grep": "search messages",
+    "ls": "list buffers",
+    "pause": "hold a buffer still for a backup",
+    "reindex": "make indexes and tags files anew",
+    "set": "show and change settings",
+    "tail": "show messages, and follow",
+    "verify": "prove that nothing was changed",
+}
+
+
+def main() -> NoReturn:
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("--help", "help"):
+        sys.stdout.write(_help())
+        sys.exit(0 if arguments else 2)
+    verb, rest = arguments[0], arguments[1:]
+    if verb == "--version":
+        from hbuf.version import VERSION
+
+        sys.stdout.write(f"hbuf {VERSION}\n")
+        sys.exit(0)
+    if verb in VERBS:
+        sys.argv = [f"hbuf-{verb}", *rest]
+        importlib.import_module(f"hbuf.cli.{verb}").main()
+        sys.exit(0)
+    try:
+        os.execvp(f"hbuf-{verb}", [f"hbuf-{verb}", *rest])
+    except OSError:
+        sys.stderr.write(f"hbuf: there is no '{verb}'\nhint: hbuf --help\n")
+        sys.exit(2)
+
+
+def _help() -> str:
+    verbs = "".join(f"  {verb:9} {what}\n" for verb, what in VERBS.items())
+    return (
+        "Usage: hbuf VERB [ARGUMENT]...\n\nMessages in plain files: durable, readable, provable.\n\n"
+        f"{verbs}\nhbuf VERB --help tells more of each.\n\nExample: echo hello | hbuf append ./greetings\n"
+    )

@@ -1,0 +1,78 @@
+"""hbuf-ls: lists buffers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from hbuf.cli.program import Version, program, run
+from hbuf.format.times import encode_time
+from hbuf.ops.ls import Listing, find_buffers, list_buffer
+
+NAME = "hbuf-ls"
+_COLUMNS = ("NAME", "FIRST", "LAST", "BYTES", "SEGMENTS", "NEWEST", "STATE")
+
+
+def ls_command(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="Buffers, or trees of them.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    version: Version = False,
+) -> None:
+    """List buffers with their numbers, sizes, times and state."""
+    found = [list_buffer(directory) for path in paths or ["."] for directory in find_buffers(path)]
+    if as_json:
+        for listing in found:
+            sys.stdout.write(_json(listing) + "\n")
+        return
+    rows = [_COLUMNS, *map(_row, found)] if sys.stdout.isatty() else list(map(_row, found))
+    if sys.stdout.isatty():
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+        for row in rows:
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            sys.stdout.write(line.rstrip() + "\n")
+    else:
+        for row in rows:
+            sys.stdout.write("\t".join(row) + "\n")
+
+
+def _row(listing: Listing) -> tuple[str, ...]:
+    newest = encode_time(listing.newest_us)[:19] + "Z" if listing.newest_us is not None else "-"
+    return (
+        listing.name,
+        str(listing.first),
+        str(listing.last),
+        str(listing.bytes),
+        str(listing.segments),
+        newest,
+        listing.state,
+    )
+
+
+def _json(listing: Listing) -> str:
+    return json.dumps(
+        {
+            "path": listing.path,
+            "tenant": listing.tenant,
+            "buffer": listing.name,
+            "first": listing.first,
+            "last": listing.last,
+            "messages": listing.messages,
+            "bytes": listing.bytes,
+            "segments": listing.segments,
+            "oldest": None if listing.oldest_us is None else encode_time(listing.oldest_us),
+            "newest": None if listing.newest_us is None else encode_time(listing.newest_us),
+            "state": listing.state,
+        }
+    )
+
+
+app = program(NAME, ls_command, "Example: hbuf-ls /var/lib/hbuf")
+
+
+def main() -> None:
+    run(app, NAME)

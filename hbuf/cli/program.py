@@ -1,0 +1,128 @@
+"""What every program shares: how it runs, how errors are shown, and what its exit code is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from hbuf.errors import HbufError
+from hbuf.format.times import parse_duration_seconds
+
+# typer brings its own click under one name or another: its exceptions are found through what it exports.
+_ClickUsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_ClickException: type[Exception] = typer.BadParameter.__mro__[2]
+
+INTERRUPTED = 130
+
+
+def program(name: str, function: Callable[..., Any], epilog: str) -> typer.Typer:
+    """A typer app of one command. `epilog` is its example."""
+    app = typer.Typer(
+        name=name,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help"], "max_content_width": 100},
+    )
+    app.command(name=name, epilog=epilog)(function)
+    return app
+
+
+def run(app: typer.Typer, name: str) -> NoReturn:
+    """Runs a program and exits: one line for an error, quiet when a pipe is closed, never a traceback."""
+    try:
+        code = _run(app, name)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 0
+    _close_quietly()
+    sys.exit(code)
+
+
+def _run(app: typer.Typer, name: str) -> int:
+    try:
+        code = app(prog_name=name, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except HbufError as error:
+        complain(name, error.message)
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        return error.exit_code
+    except typer.Exit as done:
+        return done.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except _ClickUsageError as error:
+        complain(name, _one_line(error))
+        sys.stderr.write(f"hint: {name} --help\n")
+        return 2
+    except _ClickException as error:
+        complain(name, _one_line(error))
+        return 2
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if os.environ.get("HBUF_DEBUG"):
+            raise
+        complain(name, f"{type(error).__name__}: {error}")
+        return 74 if isinstance(error, OSError) else 70
+
+
+def complain(name: str, line: str) -> None:
+    sys.stderr.write(f"{name}: {line}\n")
+
+
+def noticer(name: str) -> Callable[[str], None]:
+    """For what an op has to say beside its result."""
+    return lambda line: complain(name, line)
+
+
+def _one_line(error: Exception) -> str:
+    message = getattr(error, "format_message", lambda: str(error))()
+    return " ".join(str(message).split())
+
+
+def _close_quietly() -> None:
+    """Python would complain at exit about a pipe that nobody reads any more."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from hbuf.version import VERSION
+
+        typer.echo(f"hbuf {VERSION}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+]
+Timeout = Annotated[
+    str, typer.Option("--timeout", metavar="TIME", help="How long to wait for a paused or locked buffer.")
+]
+Buffer = Annotated[str, typer.Argument(metavar="BUF", help="A buffer's directory.", show_default=False)]
+Buffers = Annotated[list[str], typer.Argument(metavar="BUF...", help="Buffers' directories.", show_default=False)]
+
+
+def seconds(text: str) -> float:
+    return parse_duration_seconds(text)
+
+
+def assignments(values: list[str]) -> dict[str, str]:
+    """NAME=VALUE pairs."""
+    pairs = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"'{value}' is not NAME=VALUE")
+        pairs[name] = text
+    return pairs

@@ -1,0 +1,129 @@
+"""hbuf-verify: proves that nothing in a buffer was changed, or names the place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import typer
+
+from hbuf.cli.program import Buffers, Version, program, run
+from hbuf.format.times import encode_time
+from hbuf.ops.verify import KINDS, Report, parse_expected, verify
+from hbuf.version import VERSION
+
+NAME = "hbuf-verify"
+
+
+def verify_command(
+    buffers: Buffers,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="SEQ:ID", help="The buffer may begin here, with this id.")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="SEQ:ID", help="A message that must be there, with its id.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a buffer, for an auditor's file.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; all cores if not said.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no report: the exit code tells.")] = False,
+    version: Version = False,
+) -> int:
+    """Check every byte: framing, chain, completeness, settings, index."""
+    worst = 0
+    expected_start = parse_expected(start) if start else None
+    expected_head = parse_expected(head) if head else None
+    for buffer in buffers:
+        with _progress(quiet) as progress:
+            report = verify(buffer, start=expected_start, head=expected_head, jobs=jobs, progress=progress)
+        if as_json:
+            sys.stdout.write(_json(report) + "\n")
+        elif not quiet:
+            sys.stdout.write(_text(report))
+        worst = max(worst, 0 if report.ok else 65)
+    return worst
+
+
+def _text(report: Report) -> str:
+    verdict = "intact" if report.ok else "NOT INTACT"
+    lines = [f"{report.path}: {verdict}: {report.messages} messages, last {report.last_seq} {report.last_id}"]
+    said = {
+        "bytes": f"{report.bytes_checked} in {report.segments} segments",
+        "chain": f"{report.messages} messages",
+        "completeness": f"numbers {report.first_seq} to {report.last_seq}",
+        "settings": "buffer.json and the chain",
+        "index": "indexes and tags files",
+    }
+    for kind in KINDS:
+        faults = [fault for fault in report.faults if fault.kind == kind]
+        count = report.fault_counts[kind]
+        lines.append(f"  {kind + ':':14}{said[kind]}: {f'{count} faults' if count else 'ok'}")
+        if faults:
+            lines.append(f"    {faults[0]}")
+    lines.append("  signatures:   none")
+    lines.extend(f"  not checked:  {count} {what}" for what, count in report.not_checked.items())
+    lines.extend(f"  note:         {note}" for note in report.notes)
+    return "\n".join(lines) + "\n"
+
+
+def _json(report: Report) -> str:
+    return json.dumps(
+        {
+            "program": NAME,
+            "version": VERSION,
+            "date": encode_time(time.time_ns() // 1000),
+            "buffer": report.path,
+            "uuid": report.uuid,
+            "ok": report.ok,
+            "scope": {
+                "segments": report.segments,
+                "bytes": report.bytes_checked,
+                "messages": report.messages,
+                "first": report.first_seq,
+                "last": report.last_seq,
+                "last_id": report.last_id,
+                "last_time": report.last_time,
+            },
+            "faults": {
+                kind: {
+                    "count": report.fault_counts[kind],
+                    "places": [
+                        {"file": fault.file, "byte": fault.at, "seq": fault.seq, "reason": fault.reason}
+                        for fault in report.faults
+                        if fault.kind == kind
+                    ][:100],
+                }
+                for kind in KINDS
+            },
+            "signatures": "none",
+            "not_checked": report.not_checked,
+            "notes": report.notes,
+        }
+    )
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar with MB/s and time left, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("verify", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+app = program(NAME, verify_command, "Example: hbuf-verify ./orders --head 42:14e42292c5a3...")
+
+
+def main() -> None:
+    run(app, NAME)

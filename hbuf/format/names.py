@@ -1,0 +1,55 @@
+"""Every name that hbuf gives to a file or takes for a buffer, built and parsed in this one place.
+
+It must not know whether such a file exists.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hbuf.errors import UsageError
+
+SETTINGS = "buffer.json"
+SEGMENTS = "segments"
+PRODUCERS = "producers"
+QUARANTINE = "quarantine"
+PAUSED = "paused"
+CLOSED = "closed"
+LOCK = "lock"
+
+SEGMENT_SUFFIX = ".http"
+INDEX_SUFFIX = ".idx"
+TAGS_SUFFIX = ".tags"
+
+# Names that no `*.http` glob of a shell or of Spark matches, for files that are not whole yet.
+NEW_SEGMENT = ".new-segment"
+NEW_INDEX = ".new-index"
+NEW_TAGS = ".new-tags"
+
+_BUFFER_NAME = re.compile(r"_?[a-z0-9][a-z0-9._-]{0,127}")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})\.http")
+
+
+def is_buffer_name(name: str) -> bool:
+    """Whether `name` is `[a-z0-9][a-z0-9._-]{0,127}`, or that behind the `_` of hbuf's own buffers."""
+    return _BUFFER_NAME.fullmatch(name) is not None
+
+
+def check_buffer_name(name: str) -> str:
+    if not is_buffer_name(name):
+        raise UsageError(
+            f"'{name}' cannot be a buffer's name",
+            hint="a name is 1 to 128 of a-z, 0-9, '.', '_' and '-', and starts with a letter or a digit",
+        )
+    return name
+
+
+def segment_stem(first: int) -> str:
+    """`00000000000000000001` for the segment whose first message is number 1."""
+    return f"{first:020d}"
+
+
+def parse_segment_file(file_name: str) -> int | None:
+    """The first number that a segment's file name tells, or None for any other file."""
+    found = _SEGMENT_FILE.fullmatch(file_name)
+    return int(found[1]) if found else None

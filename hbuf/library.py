@@ -1,0 +1,164 @@
+"""hbuf as a library: the same words as the commands. Importing it costs nothing until a buffer is opened."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from hbuf.format.fields import check_value, encode_fields
+from hbuf.format.message import Draft, Message
+from hbuf.format.places import Place, parse_place
+from hbuf.ops import create as create_op
+from hbuf.ops import tail as tail_op
+from hbuf.ops.verify import Report, parse_expected
+from hbuf.ops.verify import verify as verify_op
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.outgoing import Appended, Outgoing
+from hbuf.store.reader import Reader
+from hbuf.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A message that is on disk. A duplicate was not stored again; `seq` is 0 where its number is not known."""
+
+    seq: int
+    id: str
+    time_us: int
+    duplicate: bool = False
+
+
+def draft(
+    body: bytes,
+    *,
+    key: str | None = None,
+    tags: Iterable[str] = (),
+    headers: Iterable[tuple[str, str]] = (),
+    producer: str | None = None,
+    producer_seq: int | None = None,
+) -> Draft:
+    """A message to append."""
+    sender = None
+    if producer is not None and producer_seq is not None:
+        sender = (check_value("producer", producer), producer_seq)
+    return Draft(body, encode_fields(key, tags, headers), sender)
+
+
+def create(path: str | os.PathLike[str], **settings: str) -> Buffer:
+    """Makes a buffer; settings are given as text, as in `hbuf-create --set`."""
+    create_op.create(os.fspath(path), settings)
+    return Buffer(path)
+
+
+def open(path: str | os.PathLike[str], *, create: bool = False, timeout_seconds: float = 30) -> Buffer:  # noqa: A001
+    """Opens a buffer. With `create` a missing one is made."""
+    if create:
+        create_op.create(os.fspath(path), may_exist=True)
+    return Buffer(path, timeout_seconds=timeout_seconds)
+
+
+class Buffer:
+    """A buffer. Not for two threads at once; many processes may have the same one open."""
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout_seconds: float = 30) -> None:
+        self._directory = BufferDirectory(path)
+        self._directory.require()
+        self._timeout_seconds = timeout_seconds
+        self._writer: Writer | None = None
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def append(
+        self,
+        body: bytes,
+        *,
+        key: str | None = None,
+        tags: Iterable[str] = (),
+        headers: Iterable[tuple[str, str]] = (),
+        producer: str | None = None,
+        producer_seq: int | None = None,
+    ) -> Receipt:
+        """Stores one message. It is on disk when this returns."""
+        one = draft(body, key=key, tags=tags, headers=headers, producer=producer, producer_seq=producer_seq)
+        return self.append_many([one])[0]
+
+    def append_many(self, messages: Iterable[bytes | Draft], *, atomic: bool = False) -> list[Receipt]:
+        """Stores messages with one write and one sync; with `atomic` all of them or none, whatever happens."""
+        drafts = [message if isinstance(message, Draft) else Draft(message) for message in messages]
+        producers = [each.producer for each in drafts]
+        outgoing = Outgoing(
+            [each.body for each in drafts],
+            [each.fields for each in drafts],
+            producers if any(producers) else None,
+            unit=atomic,
+        )
+        return _receipts(self._open_writer().append(outgoing))
+
+    def read(
+        self,
+        place: str | Place = "first",
+        *,
+        count: int | None = None,
+        until: str | Place | None = None,
+        key: str | None = None,
+        tag: str | None = None,
+        pattern: str | None = None,
+    ) -> Iterator[Message]:
+        """Messages from `place` up to but not `until` (or the end as it is now), at most `count`."""
+        with Reader(self._directory) as reader:
+            end = reader.end_seq if until is None else min(reader.resolve(_place(until)), reader.end_seq)
+            found = tail_op.messages(reader, reader.resolve(_place(place)), end, _filter(key, tag, pattern))
+            for number, message in enumerate(found):
+                if count is not None and number >= count:
+                    return
+                yield message
+
+    def follow(
+        self, place: str | Place = "end", *, key: str | None = None, tag: str | None = None, pattern: str | None = None
+    ) -> Iterator[Message]:
+        """Messages from `place` on, for ever, as they come."""
+        with Reader(self._directory) as reader:
+            yield from tail_op.follow(reader, _place(place), _filter(key, tag, pattern))
+
+    def verify(self, *, head: str | None = None) -> Report:
+        """Checks every byte. `head` is a `SEQ:ID` that must be there."""
+        return verify_op(str(self._directory.path), head=parse_expected(head) if head else None)
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            self._writer = Writer(self._directory, timeout_seconds=self._timeout_seconds)
+        return self._writer
+
+
+def _place(place: str | Place) -> Place:
+    return place if isinstance(place, Place) else parse_place(place, time.time_ns() // 1000)
+
+
+def _filter(key: str | None, tag: str | None, pattern: str | None) -> tail_op.Filter:
+    return tail_op.Filter(
+        key.encode() if key is not None else None,
+        tag.encode() if tag is not None else None,
+        re.compile(pattern.encode()) if pattern is not None else None,
+    )
+
+
+def _receipts(appended: Appended) -> list[Receipt]:
+    return [
+        Receipt(seq, record_id.decode(), appended.time_us, place in appended.duplicates)
+        for place, (seq, record_id) in enumerate(zip(appended.seqs, appended.ids, strict=True))
+    ]

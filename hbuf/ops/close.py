@@ -1,0 +1,39 @@
+"""Closing a buffer for writing, and opening it again."""
+
+from __future__ import annotations
+
+import os
+
+from hbuf.store.clock import SystemClock
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.fsops import os_errors
+from hbuf.store.gate import Gate
+from hbuf.store.markers import read_marker, remove_marker, write_marker
+
+
+def close(path: str, *, reason: str, timeout_seconds: float) -> bool:
+    """Nobody may append any more. False where it was closed already."""
+    return _change(path, timeout_seconds, reason, closed=True)
+
+
+def reopen(path: str, *, timeout_seconds: float) -> bool:
+    """False where it was not closed."""
+    return _change(path, timeout_seconds, "", closed=False)
+
+
+def _change(path: str, timeout_seconds: float, reason: str, *, closed: bool) -> bool:
+    directory = BufferDirectory(path)
+    directory.require()
+    gate = Gate(directory, lambda line: None)
+    try:
+        with os_errors(directory.path):
+            gate.enter(timeout_seconds, even_closed=True)
+            if (read_marker(directory.closed) is not None) == closed:
+                return False
+            if closed:
+                os.close(write_marker(directory.closed, reason, SystemClock().now_us()))
+            else:
+                remove_marker(directory.closed)
+            return True
+    finally:
+        gate.close()

@@ -1,0 +1,21 @@
+"""Making a buffer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from hbuf.format.settings import Settings, set_values
+from hbuf.format.times import encode_time
+from hbuf.store.clock import SystemClock
+from hbuf.store.create import create_buffer
+from hbuf.store.directory import BufferDirectory
+
+
+def create(path: str, values: Mapping[str, str] | None = None, *, may_exist: bool = False) -> bool:
+    """Makes the buffer at `path`, with settings given as text. Returns False where it was there and may be."""
+    directory = BufferDirectory(path)
+    clock = SystemClock()
+    defaults = Settings(str(uuid.uuid4()), directory.name, encode_time(clock.now_us()))
+    settings = set_values(defaults, values or {})
+    return create_buffer(directory, settings, clock, may_exist=may_exist)

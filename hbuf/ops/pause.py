@@ -1,0 +1,85 @@
+"""Pausing: nothing in the directory changes, by any command, until it is resumed or the command is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hbuf.errors import Paused
+from hbuf.store.clock import SystemClock
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.fsops import os_errors
+from hbuf.store.lock import Lock
+from hbuf.store.markers import is_same_marker, read_marker, remove_marker, write_marker
+
+_POLL_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class Hold:
+    """A pause that is ours. Whoever has `fd` open keeps it: pass it on to the command."""
+
+    directory: BufferDirectory
+    fd: int
+
+    def release(self) -> bool:
+        """Ends the pause. False where it had been ended by somebody else: then it did not hold all the time."""
+        try:
+            with _exclusive(self.directory, time.monotonic() + 5):
+                if not is_same_marker(self.fd, self.directory.paused):
+                    return False
+                remove_marker(self.directory.paused)
+                return True
+        finally:
+            os.close(self.fd)
+
+
+def pause(
+    path: str,
+    *,
+    reason: str,
+    timeout_seconds: float,
+    command: str | None = None,
+    notice: Callable[[str], None] = lambda line: None,
+) -> Hold | None:
+    """Pauses once the batch that is being written is done. None where it is paused by hand already, and stays so."""
+    directory = BufferDirectory(path)
+    directory.require()
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        with _exclusive(directory, deadline):
+            there = read_marker(directory.paused)
+            if there is None or there.stale:
+                fd = write_marker(directory.paused, reason, SystemClock().now_us(), command)
+                return Hold(directory, fd)
+        if there.command is None:
+            notice(f"is paused already {there.describe()}")
+            return None
+        if time.monotonic() >= deadline:
+            raise Paused(f"{directory.path}: is paused by another command {there.describe()}")
+        time.sleep(_POLL_SECONDS)
+
+
+def resume(path: str, *, timeout_seconds: float) -> bool:
+    """Ends a pause, whoever set it. False where there was none."""
+    directory = BufferDirectory(path)
+    directory.require()
+    with _exclusive(directory, time.monotonic() + timeout_seconds):
+        if read_marker(directory.paused) is None:
+            return False
+        remove_marker(directory.paused)
+        return True
+
+
+@contextlib.contextmanager
+def _exclusive(directory: BufferDirectory, deadline: float) -> Iterator[None]:
+    lock = Lock(directory.lock)
+    with os_errors(directory.path):
+        lock.acquire(deadline=deadline)
+        try:
+            yield
+        finally:
+            lock.close()

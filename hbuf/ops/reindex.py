@@ -1,0 +1,73 @@
+"""Making everything rebuildable anew from the segments: indexes, tags files, the producers file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from hbuf.format import index, names
+from hbuf.store import fsops
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.gate import Gate
+from hbuf.store.producers import save_producers
+from hbuf.store.seal import build_tags, producers_until
+from hbuf.store.segment import EntryBuilder, read_index_header, windows
+from hbuf.store.tail import read_opening
+from hbuf.store.writer import Writer
+
+
+def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] = lambda line: None) -> None:
+    """An index that knew of more than its segment has goes to quarantine/: it may be all that is left to tell."""
+    directory = BufferDirectory(path)
+    directory.require()
+    gate = Gate(directory, notice)
+    try:
+        with fsops.os_errors(directory.path):
+            gate.enter(timeout_seconds, even_closed=True)
+            firsts = directory.segment_firsts()
+            for first in firsts:
+                _reindex_segment(directory, first, notice)
+                if first != firsts[-1]:
+                    fsops.replace_durably(directory.tags(first), build_tags(directory, first), names.NEW_TAGS)
+            if directory.producers.exists():
+                fsops.unlink(directory.producers)
+            save_producers(directory.producers, producers_until(directory, 2**62))
+    finally:
+        gate.close()
+    if not directory.closed.exists():
+        with Writer(directory, timeout_seconds=timeout_seconds, notice=notice) as writer, writer.locked():
+            pass  # opening the tail puts right what a crash left there
+
+
+def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:
+    path = directory.segment(first)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        length = os.fstat(fd).st_size
+        opening = read_opening(fd, path.name)
+        builder = EntryBuilder(opening.length)
+        entries = bytearray()
+        end = opening.length
+        for window in windows(fd, opening.length, length, first - 1):
+            if window.damage:
+                notice(f"{path.name}: byte {window.damage.at}: {window.damage.reason}")
+                break
+            entries += b"".join(index.ENTRY.pack(*entry) for entry in builder.entries_of(window))
+            end = window.base + window.records[-1].end
+    finally:
+        os.close(fd)
+    old = read_index_header(directory.index(first))
+    if old is not None and old.durable_length > length:
+        _keep(directory, first, notice)
+    header = index.Header(first, end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
+    fsops.replace_durably(directory.index(first), index.encode_header(header) + bytes(entries), names.NEW_INDEX)
+
+
+def _keep(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:
+    if not directory.quarantine.is_dir():
+        fsops.make_directory(directory.quarantine)
+        fsops.sync_directory(directory.path)
+    content = directory.index(first).read_bytes()
+    kept = directory.quarantine / f"{names.segment_stem(first)}-{len(content)}{names.INDEX_SUFFIX}"
+    fsops.replace_durably(kept, content)
+    notice(f"{directory.index(first).name}: knew of more than its segment has; kept in {names.QUARANTINE}/{kept.name}")

@@ -1,0 +1,1 @@
+"""The only layer that opens a buffer's files."""

@@ -1,0 +1,164 @@
+"""Checking one segment, every byte of it, against the grammar, the chain and its index. It changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hbuf.errors import HbufError
+from hbuf.format import index
+from hbuf.format.check import ChainState, Fault, check_records, unfinished_unit
+from hbuf.format.scan import Record, key_of, own_values, tags_of
+from hbuf.format.tags import encode_tags, key_term, tag_term
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.segment import EntryBuilder, Window, read_index_header, windows
+from hbuf.store.tail import is_full_put, read_opening
+
+# More are counted, not kept: a segment of garbage has one at every record.
+_MOST_FAULTS = 1000
+
+
+@dataclass(slots=True)
+class SegmentAudit:
+    """What was found of one segment. Plain values: it comes from another process."""
+
+    first: int
+    bytes_checked: int = 0
+    messages: int = 0
+    prev: str = ""  # the id that the opening PUT follows
+    last_id: str = ""
+    next_seq: int = 0
+    last_time: str = ""
+    uuid: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    more_faults: int = 0
+    notes: list[str] = field(default_factory=list)
+    not_checked: dict[str, int] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)  # of the numbers that were asked for
+
+    def add(self, *faults: Fault) -> None:
+        room = _MOST_FAULTS - len(self.faults)
+        self.faults.extend(faults[:room])
+        self.more_faults += max(len(faults) - room, 0)
+
+
+def audit_segment(path: str, first: int, length: int, newest: bool, asked: Collection[int]) -> SegmentAudit:
+    """Checks the first `length` bytes of segment `first` of the buffer at `path`."""
+    directory = BufferDirectory(path)
+    audit = SegmentAudit(first)
+    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _audit(directory, fd, audit, length, newest, asked)
+    finally:
+        os.close(fd)
+    return audit
+
+
+def _audit(
+    directory: BufferDirectory, fd: int, audit: SegmentAudit, length: int, newest: bool, asked: Collection[int]
+) -> None:
+    first = audit.first
+    try:
+        opening = read_opening(fd, directory.segment(first).name)
+    except HbufError as error:
+        # Without its PUT neither hash nor id before are known: nothing behind it can be said to be right.
+        audit.add(Fault("bytes", 0, None, error.message))
+        audit.not_checked["records behind a damaged opening"] = 1
+        audit.bytes_checked = length
+        audit.next_seq = first
+        return
+    audit.prev, audit.uuid = opening.prev.decode(), opening.settings.uuid
+    state = ChainState(opening.prev, first)
+    builder = EntryBuilder(opening.length)
+    entries = bytearray()
+    terms: dict[bytes, list[int]] = {}
+    if opening.first != first:
+        audit.add(Fault("completeness", 0, None, f"the segment says that its first number is {opening.first}"))
+    for window in windows(fd, 0, length, first - 1):
+        if window.damage:
+            audit.add(Fault("bytes", window.damage.at, state.next_seq, window.damage.reason))
+            continue
+        before = state.prev
+        audit.add(*check_records(opening.hasher, window.data, window.records, state, window.base))
+        audit.add(*_put_faults(window, before, opening.settings.uuid))
+        entries += b"".join(index.ENTRY.pack(*entry) for entry in builder.entries_of(window))
+        _gather(window, terms, asked, audit)
+    audit.add(*unfinished_unit(state, length))
+    audit.bytes_checked = length
+    audit.messages = state.numbered
+    audit.last_id, audit.next_seq, audit.last_time = state.prev.decode(), state.next_seq, state.last_time.decode()
+    audit.not_checked.update(state.not_checked)
+    put_id = bytes.fromhex(opening.put_id.decode())
+    _compare_index(directory.index(first), audit, bytes(entries), put_id, length, newest)
+    tags = encode_tags(first, state.numbered, put_id, terms)
+    _compare_tags(directory.tags(first), audit, tags, newest)
+
+
+def _put_faults(window: Window, prev: bytes, uuid: str) -> list[Fault]:
+    """PUTs say in their head what they follow; that must be what they do follow."""
+    faults = []
+    for record in window.records:
+        if record.method == b"PUT" and is_full_put(record):
+            values = own_values(record.own)
+            at = window.base + record.start
+            if values[b"x-hbuf-prev"] != prev:
+                faults.append(Fault("completeness", at, None, "a PUT does not follow the record that it names"))
+            if values[b"x-hbuf-buffer"].decode() != uuid:
+                faults.append(Fault("settings", at, None, "a PUT is of another buffer than its settings"))
+        prev = record.id
+    return faults
+
+
+def _gather(window: Window, terms: dict[bytes, list[int]], asked: Collection[int], audit: SegmentAudit) -> None:
+    data = window.data
+    for record in window.records:
+        if record.seq in asked:
+            audit.ids[record.seq] = record.id.decode()
+        if record.head_end != record.fields_end and record.seq:
+            for term in _terms(data, record):
+                terms.setdefault(term, []).append(record.seq)
+
+
+def _terms(data: bytes, record: Record) -> list[bytes]:
+    found = [tag_term(tag) for tag in tags_of(data, record)]
+    key = key_of(data, record)
+    return list(dict.fromkeys(found if key is None else [*found, key_term(key)]))
+
+
+def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: bytes, length: int, newest: bool) -> None:
+    header = read_index_header(path)
+    if not path.exists():
+        audit.notes.append(f"{path.name}: missing; hbuf-reindex makes it anew")
+        return
+    if header is None or header.first != audit.first or header.put_id != put_id:
+        audit.add(Fault("index", 0, None, f"{path.name} is not the index of its segment"))
+        return
+    if header.durable_length > length:
+        missing = header.durable_length - length
+        audit.add(Fault("index", length, audit.next_seq, f"{path.name} knows of {missing} bytes that are not there"))
+        return
+    if header.durable_length < length and not newest:
+        audit.notes.append(f"{path.name}: behind its segment; hbuf-reindex makes it anew")
+    listed = path.read_bytes()[index.HEADER_BYTES :]
+    size = index.ENTRY_BYTES
+    behind = 0
+    for at in range(0, len(entries), size):
+        if index.Entry._make(index.ENTRY.unpack_from(entries, at)).end > header.durable_length:
+            break
+        behind = at + size
+    if listed[:behind] != entries[:behind]:
+        wrong = next(at for at in range(0, behind, size) if listed[at : at + size] != entries[at : at + size])
+        audit.add(Fault("index", 0, audit.first + wrong // size, f"{path.name} differs from its segment"))
+
+
+def _compare_tags(path: Path, audit: SegmentAudit, expected: bytes, newest: bool) -> None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        if not newest:
+            audit.notes.append(f"{path.name}: missing; hbuf-reindex makes it anew")
+        return
+    if not newest and content != expected:
+        audit.add(Fault("index", 0, None, f"{path.name} differs from its segment"))

@@ -1,0 +1,84 @@
+"""Making a buffer: whole or not at all, whoever else is making it at the same time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hbuf.errors import CannotCreate
+from hbuf.format.chain import ZERO_ID, hasher_named
+from hbuf.format.names import check_buffer_name
+from hbuf.format.record import encode_put
+from hbuf.format.settings import Settings, encode_settings
+from hbuf.store import fsops
+from hbuf.store.clock import Clock, draw_salts
+from hbuf.store.commit import create_segment
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.lock import Lock
+
+_WAIT_SECONDS = 30
+
+
+def create_buffer(
+    directory: BufferDirectory,
+    settings: Settings,
+    clock: Clock,
+    *,
+    salts: Callable[[int], bytes] = draw_salts,
+    may_exist: bool = False,
+) -> bool:
+    """Makes the buffer and the directories above it. Returns False where it was there and may be."""
+    check_buffer_name(directory.name)
+    with fsops.os_errors(directory.path):
+        if directory.exists():
+            return _exists_already(directory, may_exist)
+        if not directory.is_vacant():
+            raise CannotCreate(f"{directory.path}: exists and is not a buffer")
+        _make_directories(directory.path)
+        lock = Lock(directory.lock)
+        lock.acquire(deadline=time.monotonic() + _WAIT_SECONDS)
+        try:
+            if directory.exists():
+                return _exists_already(directory, may_exist)
+            if not directory.segments.is_dir():
+                fsops.make_directory(directory.segments)
+                fsops.sync_directory(directory.path)
+            encoded = encode_settings(settings)
+            fsops.replace_durably(directory.settings, encoded)
+            put, put_id = encode_put(
+                hasher_named(settings.hash),
+                directory.name,
+                ZERO_ID,
+                1,
+                clock.now_us(),
+                salts(1)[:43] if settings.erasable else None,
+                encoded,
+                hash_name=settings.hash,
+                uuid=settings.uuid,
+                epoch=1,
+            )
+            create_segment(directory, 1, put, put_id)
+        finally:
+            lock.close()
+    return True
+
+
+def _exists_already(directory: BufferDirectory, may_exist: bool) -> bool:
+    if may_exist:
+        return False
+    raise CannotCreate(f"{directory.path}: exists already")
+
+
+def _make_directories(path: Path) -> None:
+    """`path` and what is missing above it, each name on disk."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        try:
+            fsops.make_outer_directory(each)
+        except FileExistsError:
+            continue  # somebody else was faster
+        fsops.sync_directory(each.parent)

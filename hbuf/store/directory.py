@@ -1,0 +1,76 @@
+"""Where the files of one buffer are. It builds paths and lists segments; it reads no content."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from hbuf.errors import NotFound
+from hbuf.format import names
+from hbuf.store.fsops import os_errors
+
+# What an interrupted creation can leave: with only these a directory counts as empty.
+_OWN_FILES = {names.SETTINGS, names.SEGMENTS, names.LOCK, f".new-{names.SETTINGS}"}
+
+
+class BufferDirectory:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.abspath(path))
+        self.segments = self.path / names.SEGMENTS
+        self.quarantine = self.path / names.QUARANTINE
+        self.settings = self.path / names.SETTINGS
+        self.producers = self.path / names.PRODUCERS
+        self.paused = self.path / names.PAUSED
+        self.closed = self.path / names.CLOSED
+        self.lock = self.path / names.LOCK
+
+    @cached_property
+    def name(self) -> str:
+        return self.path.name
+
+    @cached_property
+    def tenant(self) -> str:
+        """T of `…/tenants/T/buffers/B`; `default` for a buffer that lies anywhere else."""
+        tenant = self.path.parent.parent
+        if self.path.parent.name == "buffers" and tenant.parent.name == "tenants":
+            return tenant.name
+        return "default"
+
+    def segment_firsts(self) -> list[int]:
+        """The first numbers of all segments, ascending. Empty where there is no buffer (yet)."""
+        try:
+            files = os.listdir(self.segments)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(first for file in files if (first := names.parse_segment_file(file)) is not None)
+
+    def exists(self) -> bool:
+        """Whether this is a buffer: a directory with at least one segment."""
+        with os_errors(self.path):
+            return bool(self.segment_firsts())
+
+    def is_vacant(self) -> bool:
+        """Whether a buffer can be made here: nothing is here, or what an interrupted creation left."""
+        try:
+            return set(os.listdir(self.path)) <= _OWN_FILES
+        except FileNotFoundError:
+            return True
+        except NotADirectoryError:
+            return False
+
+    def require(self) -> None:
+        if self.exists():
+            return
+        if not self.path.exists():
+            raise NotFound(f"{self.path}: there is no such buffer")
+        raise NotFound(f"{self.path}: is not a buffer", hint="a buffer is a directory with segments/*.http in it")
+
+    def segment(self, first: int) -> Path:
+        return self.segments / (names.segment_stem(first) + names.SEGMENT_SUFFIX)
+
+    def index(self, first: int) -> Path:
+        return self.segments / (names.segment_stem(first) + names.INDEX_SUFFIX)
+
+    def tags(self, first: int) -> Path:
+        return self.segments / (names.segment_stem(first) + names.TAGS_SUFFIX)

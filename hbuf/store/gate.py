@@ -1,0 +1,70 @@
+"""The way in for whoever changes a buffer: the lock, and the markers that say that nobody may."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hbuf.errors import Closed, Paused
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.lock import Lock
+from hbuf.store.markers import Marker, read_marker, remove_marker
+
+_POLL_SECONDS = 0.02
+# A stream of batches leaves the lock alone for a moment now and then, longer than others take to look again.
+_HOG_SECONDS = 0.5
+_YIELD_SECONDS = 0.005
+
+
+class Gate:
+    """Not for two threads at once."""
+
+    def __init__(self, directory: BufferDirectory, notice: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._notice = notice
+        self._lock = Lock(directory.lock)
+        self._held_since = time.monotonic()
+
+    def enter(self, timeout_seconds: float, *, even_closed: bool = False) -> None:
+        """Takes the lock of a buffer that is not paused (nor closed), waiting for it; else raises."""
+        deadline = time.monotonic() + timeout_seconds
+        if time.monotonic() - self._held_since > _HOG_SECONDS:
+            time.sleep(_YIELD_SECONDS)
+            self._held_since = time.monotonic()
+        while True:
+            self._lock.acquire(deadline=deadline)
+            try:
+                pause = self._pause()
+                if pause is None:
+                    if not even_closed:
+                        self._refuse_closed()
+                    return
+            except BaseException:
+                self._lock.release()
+                raise
+            self._lock.release()
+            if time.monotonic() >= deadline:
+                raise Paused(f"{self._directory.path}: is paused {pause.describe()}")
+            time.sleep(_POLL_SECONDS)
+
+    def leave(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _pause(self) -> Marker | None:
+        pause = read_marker(self._directory.paused)
+        if pause is None or not pause.stale:
+            return pause
+        self._notice(f"the pause {pause.describe()} was left behind by a command that is gone: it is removed")
+        remove_marker(self._directory.paused)
+        return None
+
+    def _refuse_closed(self) -> None:
+        closed = read_marker(self._directory.closed)
+        if closed:
+            raise Closed(
+                f"{self._directory.path}: is closed for writing {closed.describe()}",
+                hint="hbuf-close --reopen opens it again",
+            )

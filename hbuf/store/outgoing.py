@@ -1,0 +1,92 @@
+"""Messages on their way into a buffer, in columns, and what became of them. Values; no files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hbuf.errors import ProducerGap
+from hbuf.format.fields import NO_FIELDS, Fields
+from hbuf.format.record import encode_own_lines
+
+# A record's lines around its body and fields take less than this.
+_LINES_BYTES = 1024
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Messages to append, in columns. One `Fields` serves all of them, or there is one for each."""
+
+    bodies: Sequence[bytes]
+    fields: Fields | Sequence[Fields] = NO_FIELDS
+    producers: Sequence[tuple[bytes, int] | None] | None = None
+    unit: bool = False
+    strict_seq: bool = False
+
+    def part(self, start: int, end: int) -> Outgoing:
+        fields = self.fields if isinstance(self.fields, Fields) else self.fields[start:end]
+        producers = self.producers[start:end] if self.producers is not None else None
+        return replace(self, bodies=self.bodies[start:end], fields=fields, producers=producers)
+
+    def only(self, places: Sequence[int]) -> Outgoing:
+        fields = self.fields if isinstance(self.fields, Fields) else [self.fields[place] for place in places]
+        producers = [self.producers[place] for place in places] if self.producers is not None else None
+        return replace(self, bodies=[self.bodies[place] for place in places], fields=fields, producers=producers)
+
+    def most_bytes(self) -> int:
+        """No fewer bytes than the messages will take."""
+        if isinstance(self.fields, Fields):
+            field_bytes = len(self.fields.encoded) * len(self.bodies)
+        else:
+            field_bytes = sum(len(each.encoded) for each in self.fields)
+        return sum(map(len, self.bodies)) + field_bytes + _LINES_BYTES * len(self.bodies)
+
+    def each_fields(self) -> Iterable[Fields]:
+        return itertools.repeat(self.fields) if isinstance(self.fields, Fields) else self.fields
+
+    def each_own_lines(self) -> Iterable[bytes]:
+        if not self.unit and self.producers is None:
+            return itertools.repeat(b"")
+        size = len(self.bodies)
+        producers = self.producers if self.producers is not None else itertools.repeat(None, size)
+        return [
+            encode_own_lines(unit=(i, size) if self.unit else None, producer=producer)
+            for i, producer in enumerate(producers, 1)
+        ]
+
+
+@dataclass(slots=True)
+class Appended:
+    """What became of an `Outgoing`, message by message. A duplicate has the number it already had, or 0."""
+
+    seqs: list[int] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+    time_us: int = 0
+    duplicates: set[int] = field(default_factory=set)  # places in the batch
+
+    @property
+    def stored(self) -> int:
+        return sum(1 for record_id in self.ids if record_id)
+
+
+def fresh_places(outgoing: Outgoing, known: Mapping[bytes, tuple[int, int]], done: Appended) -> list[int]:
+    """Which messages are new: a producer's number that is not greater than its last is a duplicate."""
+    if outgoing.producers is None:
+        return list(range(len(outgoing.bodies)))
+    last: dict[bytes, tuple[int, int]] = {}
+    fresh: list[int] = []
+    for place, producer in enumerate(outgoing.producers):
+        if producer is not None:
+            name, number = producer
+            before = last.get(name) or known.get(name)
+            if before and number <= before[0]:
+                done.duplicates.add(place)
+                done.seqs[place] = before[1] if number == before[0] else 0
+                continue
+            if outgoing.strict_seq and before and number != before[0] + 1:
+                raise ProducerGap(f"producer {name.decode()} goes from {before[0]} to {number}")
+            if not outgoing.unit:  # the messages of a unit may share one number
+                last[name] = (number, 0)
+        fresh.append(place)
+    return fresh

@@ -1,0 +1,44 @@
+"""`buffer.json` beside the chain: it says what the newest PUT says, or what an interrupted change left there."""
+
+from __future__ import annotations
+
+import os
+
+from hbuf.errors import HbufError
+from hbuf.format.settings import Settings, parse_settings
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.tail import Opening, read_opening
+
+
+def settings_file_fault(directory: BufferDirectory, opening: Opening, firsts: list[int]) -> str | None:
+    """Why `buffer.json` cannot be right, or None. `opening` is that of the newest segment, `firsts` all segments.
+
+    The settings before the newest ones are no fault: a change that was interrupted leaves them, and the next
+    writer mends that. They are never obeyed.
+    """
+    try:
+        content = directory.settings.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        said = parse_settings(content)
+    except HbufError as error:
+        return error.message
+    if said in (opening.settings, _settings_before(directory, opening, firsts)):
+        return None
+    return "it differs from what the chain says"
+
+
+def _settings_before(directory: BufferDirectory, opening: Opening, firsts: list[int]) -> Settings | None:
+    if opening.earlier is not None:
+        return opening.earlier
+    if len(firsts) < 2:
+        return None
+    path = directory.segment(firsts[-2])
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_opening(fd, path.name).settings
+    except HbufError:
+        return None
+    finally:
+        os.close(fd)

@@ -1,0 +1,137 @@
+"""The end of a buffer, as a writer needs it: found in constant time, however long the buffer is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from hbuf.errors import Damaged, NewerFormat, UsageError
+from hbuf.format import index
+from hbuf.format.chain import Hasher, hasher_named
+from hbuf.format.grammar import MAX_SECTION_BYTES
+from hbuf.format.record import FORMAT_VERSION
+from hbuf.format.scan import Record, own_values, parse_record
+from hbuf.format.settings import Settings, parse_settings
+from hbuf.format.times import parse_time
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.segment import pread_all
+
+
+@dataclass(slots=True)
+class Opening:
+    """What the PUTs at the head of a segment say. Settings are those of the newest."""
+
+    settings: Settings
+    hasher: Hasher
+    put_id: bytes  # hex, of the first PUT: the one that the index names
+    prev: bytes  # the id that the first PUT follows
+    last_id: bytes  # of the newest PUT: what the first message follows
+    first: int
+    epoch: int
+    time_us: int  # of the first PUT: a segment's age counts from it
+    last_time_us: int
+    length: int  # of all of them
+    earlier: Settings | None  # of the PUT before the newest, where there are two
+
+
+@dataclass(slots=True)
+class Tail:
+    """The newest segment, open for appending, and what its next record must follow."""
+
+    first: int
+    segment_fd: int
+    index_fd: int
+    opening: Opening
+    prev: bytes
+    next_seq: int
+    last_time_us: int
+    length: int  # of the segment's file
+    durable: int  # of it, what is surely on disk
+    listed: int  # entries in the index
+    unlisted: list[bytes] = field(default_factory=list)  # entries of records that were not synced
+
+    @property
+    def count(self) -> int:
+        return self.next_seq - self.first
+
+    def close(self) -> None:
+        os.close(self.segment_fd)
+        os.close(self.index_fd)
+
+
+def read_opening(fd: int, where: str) -> Opening:
+    """Reads the PUTs that a segment begins with. Raises Damaged where there is none."""
+    size = MAX_SECTION_BYTES * 2
+    data = pread_all(fd, size, 0)
+    puts: list[tuple[bytes, Record]] = []
+    at = 0
+    while True:
+        record = parse_record(data, at)
+        if not isinstance(record, Record):
+            if record.needed and len(data) == size:
+                size = at + max(record.needed, MAX_SECTION_BYTES) * 2
+                data = pread_all(fd, size, 0)
+                continue
+            break
+        if record.method != b"PUT" or not is_full_put(record):
+            break
+        puts.append((data, record))
+        at = record.end
+    if not puts:
+        raise Damaged(f"{where}: byte 0: the record that opens the segment is damaged")
+    return _opening_of(puts, where)
+
+
+def is_full_put(record: Record) -> bool:
+    return record.own.startswith(b"x-hbuf-format: ")
+
+
+def _opening_of(puts: list[tuple[bytes, Record]], where: str) -> Opening:
+    all_settings = []
+    for data, put in puts:
+        version = int(own_values(put.own)[b"x-hbuf-format"])
+        if version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"{where}: format {version} is newer than this version of hbuf, which reads {FORMAT_VERSION}"
+            )
+        try:
+            all_settings.append(parse_settings(data[put.section_end : put.body_end]))
+        except Damaged as error:
+            raise Damaged(f"{where}: byte {put.start}: {error.message}") from None
+    first_put, last_put = puts[0][1], puts[-1][1]
+    values = own_values(first_put.own)
+    last_values = own_values(last_put.own)
+    return Opening(
+        all_settings[-1],
+        _hasher_of(values[b"x-hbuf-hash"].decode(), where),
+        first_put.id,
+        values[b"x-hbuf-prev"],
+        last_put.id,
+        int(last_values[b"x-hbuf-first"]),
+        int(last_values[b"x-hbuf-epoch"]),
+        parse_time(first_put.time.decode()),
+        parse_time(last_put.time.decode()),
+        last_put.end,
+        all_settings[-2] if len(puts) > 1 else None,
+    )
+
+
+def _hasher_of(name: str, where: str) -> Hasher:
+    try:
+        return hasher_named(name)
+    except UsageError as error:
+        raise NewerFormat(f"{where}: {error.message}") from None
+
+
+def index_header(tail: Tail) -> index.Header:
+    return index.Header(tail.first, tail.durable, 0, bytes.fromhex(tail.opening.put_id.decode()))
+
+
+def newest_opening(directory: BufferDirectory) -> Opening:
+    """The opening of the newest segment: what the settings are now."""
+    path = directory.segment(directory.segment_firsts()[-1])
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_opening(fd, path.name)
+    finally:
+        os.close(fd)

@@ -1,0 +1,384 @@
+"""Appending: one batch is one write and one sync under the lock, and is listed only when it is on disk.
+
+A writer takes the lock for one batch, looks whether the tail is where it left it, reads on if not, appends,
+syncs, lists, releases. So a shell and a daemon can write to one directory at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, NotAllowed, StorageFailed, TooLarge
+from hbuf.format import names
+from hbuf.format.record import encode_messages, encode_put
+from hbuf.format.settings import Settings, encode_settings
+from hbuf.store import fsops
+from hbuf.store.clock import Clock, SystemClock, draw_salts
+from hbuf.store.commit import create_segment, cut_back, sync_and_list, write_records
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.gate import Gate
+from hbuf.store.markers import write_marker
+from hbuf.store.outgoing import Appended, Outgoing, fresh_places
+from hbuf.store.producers import Producers, save_producers
+from hbuf.store.recover import Stranded, open_tail
+from hbuf.store.seal import build_tags, producers_until
+from hbuf.store.settings_file import settings_file_fault
+from hbuf.store.tail import Opening, Tail, read_opening
+
+MAX_UNIT_BYTES = 1024**3
+_DAY_US = 86_400_000_000
+# The producers file is written when it is this many records behind: what an open has to read stays bounded.
+_PRODUCERS_EVERY = 1024
+
+
+class Writer:
+    """Not for two threads at once."""
+
+    def __init__(
+        self,
+        directory: BufferDirectory,
+        *,
+        sync: bool = True,
+        timeout_seconds: float = 0,
+        clock: Clock | None = None,
+        salts: Callable[[int], bytes] = draw_salts,
+        notice: Callable[[str], None] = lambda line: None,
+        clock_limit_us: int = _DAY_US,
+    ) -> None:
+        directory.require()
+        self.directory = directory
+        self.timeout_seconds = timeout_seconds
+        self._sync = sync
+        self._clock = clock or SystemClock()
+        self._salts = salts
+        self._notice = notice
+        self._clock_limit_us = clock_limit_us
+        self._clock_start = (self._clock.now_us(), self._clock.steady_us())
+        self._gate = Gate(directory, notice)
+        self._tail: Tail | None = None
+        self._producers: Producers | None = None
+        self._producers_saved = 0
+        self._sealed: list[int] = []
+        self._failed: HbufError | None = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._forget_tail()
+        self._gate.close()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[Tail]:
+        """Holds the lock, with the tail as it is now. Waits while the buffer is locked or paused."""
+        if self._failed:
+            raise self._failed
+        with fsops.os_errors(self.directory.path):
+            self._gate.enter(self.timeout_seconds)
+            try:
+                yield self._current_tail()
+            finally:
+                self._gate.leave()
+
+    def append(self, outgoing: Outgoing) -> Appended:
+        """Stores the messages, in order: on disk when it returns. What it raises tells how many were stored first:
+        a batch that goes over the end of a segment is one write for each.
+        """
+        count = len(outgoing.bodies)
+        done = Appended([0] * count, [b""] * count)
+        if not count:
+            return done
+        try:
+            with self.locked() as tail:
+                self._check_sizes(outgoing, tail.opening.settings)
+                places = fresh_places(outgoing, self._known_producers(outgoing, tail), done)
+                fresh = outgoing if len(places) == count else outgoing.only(places)
+                at = 0
+                while at < len(places):
+                    end = self._make_room(fresh, at)
+                    self._append_part(fresh.part(at, end), places[at:end], done)
+                    at = end
+                self._save_producers_sometimes()
+        except HbufError as error:
+            error.stored = done.stored
+            raise
+        finally:
+            self._seal_rolled()
+        return done
+
+    def roll(self, change: Callable[[Settings], Settings] = lambda settings: settings) -> None:
+        """Opens a new segment, with changed settings or the same. One without messages gets another PUT instead."""
+        with self.locked() as tail:
+            old = tail.opening.settings
+            new = change(old)
+            if new != old or tail.count:
+                self._open_segment(new)
+            if new != old:
+                fsops.replace_durably(self.directory.settings, encode_settings(new))
+        self._seal_rolled()
+
+    # The tail
+
+    def _current_tail(self) -> Tail:
+        if self._tail is not None and self._is_where_it_was(self._tail):
+            return self._tail
+        self._forget_tail()
+        firsts = self.directory.segment_firsts()
+        if not firsts:
+            self.directory.require()
+        found = open_tail(self.directory, firsts[-1], self._notice)
+        self._tail = self._open_behind(found) if isinstance(found, Stranded) else found
+        self._refuse_what_is_not_known(self._tail.opening.settings)
+        if settings_file_fault(self.directory, self._tail.opening, firsts):
+            raise Damaged(
+                f"{self.directory.settings}: differs from what the chain says",
+                hint="hbuf-verify tells more; remove it to have it written from the chain",
+            )
+        if not self.directory.settings.exists() or self._settings_are_behind(self._tail):
+            fsops.replace_durably(self.directory.settings, encode_settings(self._tail.opening.settings))
+        if len(firsts) > 1 and not self.directory.tags(firsts[-2]).exists():
+            self._sealed.append(firsts[-2])
+        return self._tail
+
+    def _settings_are_behind(self, tail: Tail) -> bool:
+        return self.directory.settings.read_bytes() != encode_settings(tail.opening.settings)
+
+    def _refuse_what_is_not_known(self, settings: Settings) -> None:
+        for name in ("sign", "recipients"):
+            if dict(settings.others).get(name):
+                raise NotAllowed(f"{self.directory.path}: this version cannot write where '{name}' is set")
+
+    def _is_where_it_was(self, tail: Tail) -> bool:
+        """Any writer since would have made the segment longer, or opened the one that follows it."""
+        try:
+            there = os.stat(self.directory.segment(tail.first))
+        except FileNotFoundError:
+            return False
+        mine = os.fstat(tail.segment_fd)
+        if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, tail.length):
+            return False
+        return not (tail.count and self.directory.segment(tail.next_seq).exists())
+
+    def _forget_tail(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _the_tail(self) -> Tail:
+        if self._tail is None:
+            raise StorageFailed(f"{self.directory.path}: is not open")
+        return self._tail
+
+    # Appending
+
+    def _check_sizes(self, outgoing: Outgoing, settings: Settings) -> None:
+        largest = max(map(len, outgoing.bodies))
+        if largest > settings.max_message_bytes:
+            raise TooLarge(
+                f"{self.directory.path}: a message has {largest} bytes; the limit is {settings.max_message_bytes}",
+                hint="the setting max_message_bytes can be raised with hbuf-set",
+            )
+        if outgoing.unit and outgoing.most_bytes() > MAX_UNIT_BYTES:
+            raise TooLarge(f"{self.directory.path}: an atomic unit has more than {MAX_UNIT_BYTES} bytes")
+
+    def _make_room(self, outgoing: Outgoing, start: int) -> int:
+        """Rolls if it is time to. Returns how far the messages from `start` on fit into the segment."""
+        tail = self._the_tail()
+        if tail.count and self._is_full(tail, outgoing, start):
+            self._open_segment(tail.opening.settings)
+            tail = self._the_tail()
+        settings = tail.opening.settings
+        end = len(outgoing.bodies)
+        if outgoing.unit:
+            return end
+        if settings.segment_messages is not None:
+            end = min(end, start + settings.segment_messages - tail.count)
+        room = settings.segment_bytes - tail.length
+        if outgoing.part(start, end).most_bytes() <= room:
+            return end
+        taken = 0
+        for at in range(start, end):
+            taken += outgoing.part(at, at + 1).most_bytes()
+            if taken > room:
+                return max(at, start + 1)
+        return end
+
+    def _is_full(self, tail: Tail, outgoing: Outgoing, start: int) -> bool:
+        settings = tail.opening.settings
+        following = outgoing if outgoing.unit else outgoing.part(start, start + 1)
+        if tail.length + following.most_bytes() > settings.segment_bytes:
+            return True
+        if settings.segment_messages is not None and tail.count >= settings.segment_messages:
+            return True
+        age_us = self._clock.now_us() - tail.opening.time_us
+        return settings.segment_age is not None and age_us > settings.segment_age * 1_000_000
+
+    def _append_part(self, part: Outgoing, places: Sequence[int], done: Appended) -> None:
+        tail = self._the_tail()
+        opening = tail.opening
+        time_us = self._next_time(tail)
+        count = len(part.bodies)
+        batch = encode_messages(
+            opening.hasher,
+            self._name(opening.settings),
+            tail.prev,
+            tail.next_seq,
+            time_us,
+            self._salts(count) if opening.settings.erasable else None,
+            part.bodies,
+            part.each_fields(),
+            part.each_own_lines(),
+            offset=tail.length,
+            in_unit=part.unit,
+        )
+        self._commit(tail, batch.data, batch.entries)
+        first = tail.next_seq
+        tail.prev = batch.ids[-1]
+        tail.next_seq += count
+        tail.last_time_us = done.time_us = time_us
+        if len(done.ids) == count:
+            done.seqs, done.ids = list(range(first, first + count)), batch.ids
+        else:
+            for place, seq, record_id in zip(places, range(first, first + count), batch.ids, strict=True):
+                done.seqs[place], done.ids[place] = seq, record_id
+        self._note_producers(part, first, tail.prev)
+
+    def _next_time(self, tail: Tail) -> int:
+        """Now, but never earlier than the record before, nor later than a steady clock allows."""
+        now = self._clock.now_us()
+        wall, steady = self._clock_start
+        ahead = (now - wall) - (self._clock.steady_us() - steady)
+        if ahead > self._clock_limit_us:
+            raise ClockJumped(
+                f"{self.directory.path}: the clock jumped ahead by {ahead // 1_000_000} seconds",
+                hint="set the clock right; if it is right now, start again",
+            )
+        return max(now, tail.last_time_us)
+
+    def _commit(self, tail: Tail, data: bytes, entries: bytes) -> None:
+        """One write and one sync; on any failure the segment ends where it did before."""
+        before = tail.length
+        try:
+            write_records(tail, data, entries)
+            if self._sync:
+                sync_and_list(tail)
+        except BaseException as error:
+            self._undo(tail, tail.durable if self._sync else before, error)
+            raise
+
+    def _undo(self, tail: Tail, length: int, error: BaseException) -> None:
+        """Takes back a batch that failed. If even that fails nobody may append: the buffer is closed."""
+        try:
+            cut_back(tail, length)
+        except OSError as second:
+            with contextlib.suppress(OSError):
+                why = f"an append failed and could not be undone: {second.strerror}"
+                os.close(write_marker(self.directory.closed, why, self._clock.now_us()))
+            self._failed = Closed(f"{self.directory.path}: an append failed and could not be undone; it is closed")
+        if isinstance(error, OSError) and self._failed is None:
+            failure = fsops.translated(error, self.directory.path)
+            if isinstance(failure, StorageFailed):
+                # What the cache holds is no longer known to be on disk: whoever goes on must open again.
+                self._failed = failure
+        self._forget_tail()
+
+    # Segments
+
+    def _open_segment(self, settings: Settings) -> None:
+        """Seals the newest segment and opens the next; or, where it has no message yet, adds a PUT to it."""
+        tail = self._the_tail()
+        sync_and_list(tail)
+        fsops.sync_data(tail.index_fd)
+        time_us = self._next_time(tail)
+        put, put_id = self._encode_put(tail.opening, settings, tail.prev, tail.next_seq, time_us)
+        if tail.count == 0:
+            self._commit(tail, put, b"")
+            sync_and_list(tail)
+            tail.opening = read_opening(tail.segment_fd, self.directory.segment(tail.first).name)
+            tail.prev, tail.last_time_us = put_id, time_us
+            return
+        first, sealed = tail.next_seq, tail.first
+        create_segment(self.directory, first, put, put_id)
+        self._forget_tail()
+        self._tail = self._open_created(first)
+        self._sealed.append(sealed)
+
+    def _open_behind(self, stranded: Stranded) -> Tail:
+        time_us = max(self._clock.now_us(), stranded.last_time_us)
+        settings, first = stranded.opening.settings, stranded.next_seq
+        put, put_id = self._encode_put(stranded.opening, settings, stranded.prev, first, time_us)
+        create_segment(self.directory, first, put, put_id)
+        return self._open_created(first)
+
+    def _open_created(self, first: int) -> Tail:
+        found = open_tail(self.directory, first, self._notice)
+        if isinstance(found, Stranded):
+            raise Damaged(f"{self.directory.segment(first).name}: changed while it was made")
+        return found
+
+    def _encode_put(
+        self, opening: Opening, settings: Settings, prev: bytes, first: int, time_us: int
+    ) -> tuple[bytes, bytes]:
+        return encode_put(
+            opening.hasher,
+            self._name(settings),
+            prev,
+            first,
+            time_us,
+            self._salts(1)[:43] if settings.erasable else None,
+            encode_settings(settings),
+            hash_name=settings.hash,
+            uuid=settings.uuid,
+            epoch=opening.epoch,
+        )
+
+    def _name(self, settings: Settings) -> str:
+        """The directory's name wins, where it is a name."""
+        return self.directory.name if names.is_buffer_name(self.directory.name) else settings.name
+
+    def _seal_rolled(self) -> None:
+        """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need."""
+        while self._sealed:
+            first = self._sealed.pop()
+            with contextlib.suppress(OSError, HbufError):
+                content = build_tags(self.directory, first)
+                producers = producers_until(self.directory, first - 1)
+                self._gate.enter(0)
+                try:
+                    fsops.replace_durably(self.directory.tags(first), content, names.NEW_TAGS)
+                    if producers.as_of > self._producers_saved:
+                        save_producers(self.directory.producers, producers)
+                        self._producers_saved = producers.as_of
+                finally:
+                    self._gate.leave()
+
+    # Producers
+
+    def _known_producers(self, outgoing: Outgoing, tail: Tail) -> dict[bytes, tuple[int, int]]:
+        if outgoing.producers is None:
+            return {}
+        if self._producers is None or self._producers.as_of != tail.next_seq - 1:
+            self._producers = producers_until(self.directory, tail.next_seq - 1)
+            self._producers_saved = max(self._producers_saved, 0)
+        return self._producers.last
+
+    def _note_producers(self, part: Outgoing, first: int, last_id: bytes) -> None:
+        """Keeps what is known of producers at the tail, where anybody has asked for it."""
+        known = self._producers
+        if known is None or known.as_of != first - 1:
+            return
+        for seq, producer in enumerate(part.producers or (), first):
+            if producer is not None:
+                known.last[producer[0]] = (producer[1], seq)
+        known.as_of, known.as_of_id = first + len(part.bodies) - 1, last_id
+
+    def _save_producers_sometimes(self) -> None:
+        known = self._producers
+        if known is not None and known.as_of - self._producers_saved >= _PRODUCERS_EVERY:
+            save_producers(self.directory.producers, known)
+            self._producers_saved = known.as_of

@@ -1,0 +1,3 @@
+"""The version, for people. Nothing of the format depends on it."""
+
+VERSION = "0.1.0"
