@@ -19,8 +19,12 @@ from hbuf.errors import UsageError
 ZERO_ID = b"0" * 64
 HASH_NAMES = ("blake3", "sha256")
 
+# The two texts that are hashed. Loops over many records fill them in themselves: a call costs as much as a hash.
+COMMITTED = b"hbuf1 body %b\n%b%b"  # salt, fields, body
+IDENTIFIED = b"hbuf1 id\n%b\n%b\n%b"  # id before, commitment, head
+
 # Above this a body is hashed where it lies instead of being copied behind its prefix.
-_COPY_LIMIT_BYTES = 65_536
+COPY_LIMIT_BYTES = 65_536
 
 
 class Hash(Protocol):
@@ -44,12 +48,10 @@ def hasher_named(name: str) -> Hasher:
 
 
 def commitment(hasher: Hasher, salt: bytes, fields: bytes, body: bytes | memoryview) -> bytes:
-    if isinstance(body, bytes) and len(body) <= _COPY_LIMIT_BYTES:
-        return hasher(b"hbuf1 body %b\n%b%b" % (salt, fields, body)).hexdigest().encode()
-    state = hasher(b"hbuf1 body %b\n%b" % (salt, fields))
+    state = hasher(COMMITTED % (salt, fields, b""))
     state.update(body)
     return state.hexdigest().encode()
 
 
 def record_id(hasher: Hasher, prev: bytes, commit: bytes, head: bytes) -> bytes:
-    return hasher(b"hbuf1 id\n%b\n%b\n%b" % (prev, commit, head)).hexdigest().encode()
+    return hasher(IDENTIFIED % (prev, commit, head)).hexdigest().encode()

@@ -6,10 +6,8 @@ import base64
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hbuf.format.chain import ZERO_ID, Hasher, commitment, record_id
+from hbuf.format.chain import COMMITTED, COPY_LIMIT_BYTES, IDENTIFIED, ZERO_ID, Hasher, commitment
 from hbuf.format.scan import Record, own_values
-
-_COPY_LIMIT_BYTES = 1 << 16
 
 
 class Fault(NamedTuple):
@@ -50,11 +48,13 @@ def check_records(hasher: Hasher, data: bytes, records: list[Record], state: Cha
         if record.salted == b"gone":
             commit = _commitment_of_gone(record.salt)
             _count(state, "erased messages")
+        elif end - section_end <= COPY_LIMIT_BYTES:
+            covered = COMMITTED % (record.salt, data[head_end:fields_end], data[section_end : end - 2])
+            commit = hasher(covered).hexdigest().encode()
         else:
-            body = data[section_end : end - 2] if end - section_end < _COPY_LIMIT_BYTES else view[section_end : end - 2]
-            commit = commitment(hasher, record.salt, data[head_end:fields_end], body)
+            commit = commitment(hasher, record.salt, data[head_end:fields_end], view[section_end : end - 2])
         stated = record.id
-        if record_id(hasher, prev, commit, data[start:head_end]) != stated:
+        if hasher(IDENTIFIED % (prev, commit, data[start:head_end])).hexdigest().encode() != stated:
             faults.append(Fault("chain", base + start, seq or None, "the id does not match what it covers"))
         prev = stated
         if time < last_time:

@@ -78,6 +78,11 @@ def parse_header(data: bytes) -> Header:
     return Header(first, durable_length, erase_counter, put_id)
 
 
+def parse_entry(data: bytes | bytearray, i: int) -> Entry:
+    """Entry `i` of entries back to back."""
+    return Entry._make(ENTRY.unpack_from(data, i * ENTRY_BYTES))
+
+
 def parse_entries(data: bytes | memoryview) -> list[Entry]:
     return list(map(Entry._make, ENTRY.iter_unpack(data)))
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hbuf.format.chain import Hasher, commitment, record_id
+from hbuf.format.chain import COMMITTED, COPY_LIMIT_BYTES, IDENTIFIED, Hasher, commitment, record_id
 from hbuf.format.fields import Fields
+from hbuf.format.grammar import MAX_BODY_BYTES
 from hbuf.format.index import ENTRY, FLAG_UNIT
 from hbuf.format.times import encode_time
 
@@ -65,8 +66,11 @@ def encode_messages(
             salt = salts[salt_at : salt_at + 43]
             salt_at += SALT_STEP
             salt_line = b"x-hbuf-salt: %b\r\n" % salt
-        commit = commitment(hasher, salt, field_lines, body)
-        prev = record_id(hasher, prev, commit, head)
+        if length <= COPY_LIMIT_BYTES:
+            commit = hasher(COMMITTED % (salt, field_lines, body)).hexdigest().encode()
+        else:
+            commit = commitment(hasher, salt, field_lines, body)
+        prev = hasher(IDENTIFIED % (prev, commit, head)).hexdigest().encode()
         record = b"%b%b%bx-hbuf-id: %b\r\n\r\n%b\r\n" % (head, field_lines, salt_line, prev, body)
         head_length = len(head)
         key_at = head_length + key_offset if key_length else 0
@@ -80,6 +84,16 @@ def encode_messages(
         offset += len(record)
         seq += 1
     return Batch(b"".join(records), b"".join(entries), ids)
+
+
+def most_lines_bytes(buffer_name: str, last_seq: int, *, salted: bool) -> int:
+    """How many bytes a message's record has at most besides its own lines, its fields and its body."""
+    head = (
+        f"POST /b/{buffer_name} HTTP/1.1\r\nhost: hbuf\r\nx-hbuf-seq: {last_seq}\r\n"
+        f"x-hbuf-time: {encode_time(0)}\r\ncontent-length: {MAX_BODY_BYTES}\r\n"
+    )
+    trailer = f"x-hbuf-salt: {'':43}\r\n" if salted else ""
+    return len(head) + len(trailer) + len(f"x-hbuf-id: {'':64}\r\n\r\n\r\n")
 
 
 def encode_put(

@@ -9,9 +9,10 @@ from hbuf.format import index, names
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.gate import Gate
+from hbuf.store.index_file import read_index_header
 from hbuf.store.producers import save_producers
+from hbuf.store.recover import is_of, scan_whole, write_again
 from hbuf.store.seal import build_tags, producers_until
-from hbuf.store.segment import EntryBuilder, read_index_header, windows
 from hbuf.store.tail import read_opening
 from hbuf.store.writer import Writer
 
@@ -41,26 +42,28 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
 
 def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:
     path = directory.segment(first)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         length = os.fstat(fd).st_size
         opening = read_opening(fd, path.name)
-        builder = EntryBuilder(opening.length)
-        entries = bytearray()
-        end = opening.length
-        for window in windows(fd, opening.length, length, first - 1):
-            if window.damage:
-                notice(f"{path.name}: byte {window.damage.at}: {window.damage.reason}")
-                break
-            entries += b"".join(index.ENTRY.pack(*entry) for entry in builder.entries_of(window))
-            end = window.base + window.records[-1].end
+        old = read_index_header(directory.index(first))
+        if old is not None and not is_of(old, opening):
+            old = None
+        durable = old.durable_length if old else 0
+        found = scan_whole(fd, opening, length)
+        if found.record_behind or (found.end < durable and found.end < length):
+            # An index has no way to say which numbers are missing; readers scan where it does not fit.
+            notice(f"{path.name}: damaged at byte {found.end}; its index is left as it is")
+            return
+        if found.end > durable:
+            write_again(fd, durable, found.end)
     finally:
         os.close(fd)
-    old = read_index_header(directory.index(first))
-    if old is not None and old.durable_length > length:
+    if durable > length:
         _keep(directory, first, notice)
-    header = index.Header(first, end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
-    fsops.replace_durably(directory.index(first), index.encode_header(header) + bytes(entries), names.NEW_INDEX)
+    header = index.Header(first, found.end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
+    content = index.encode_header(header) + b"".join(found.entries)
+    fsops.replace_durably(directory.index(first), content, names.NEW_INDEX)
 
 
 def _keep(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:

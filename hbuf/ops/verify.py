@@ -6,23 +6,22 @@ It says yes only to what it hashed itself; what it could not check is named, and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hbuf.errors import HbufError, Locked, UsageError
 from hbuf.format.chain import ZERO_ID
 from hbuf.format.check import Fault
-from hbuf.store.audit import SegmentAudit, audit_segment
+from hbuf.ops.audits import Task, audits
+from hbuf.store.audit import SegmentAudit
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
+from hbuf.store.index_file import read_index_header
 from hbuf.store.lock import Lock
-from hbuf.store.segment import read_index_header
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.tail import newest_opening
 
 KINDS = ("bytes", "chain", "completeness", "settings", "index")
-# Starting processes costs more than checking this many bytes.
-_WORTH_PROCESSES_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +97,18 @@ def verify(
         newest = firsts[-1]
         lengths[newest] = _length_to_check(directory, newest, report)
         asked = frozenset(expected.seq for expected in (start, head) if expected)
-        tasks = [(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts]
+        tasks = [Task(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts]
         total = sum(lengths.values())
-        audits = {}
-        for audit in _audits(tasks, jobs, total):
-            audits[audit.first] = audit
+        done: dict[int, SegmentAudit] = {}
+        for audit in audits(tasks, jobs):
+            done[audit.first] = audit
             report.bytes_checked += audit.bytes_checked
             progress(report.bytes_checked, total)
-        _join(directory, [audits[first] for first in firsts], report, start)
+        _join(directory, [done[first] for first in firsts], report, start)
         _check_settings(directory, firsts, report)
     for what, expected in (("--from", start), ("--head", head)):
         if expected:
-            _check_expected(report, audits.values(), what, expected)  # type: ignore[arg-type]
+            _check_expected(report, done.values(), what, expected)
     return report
 
 
@@ -129,23 +128,6 @@ def _length_to_check(directory: BufferDirectory, newest: int, report: Report) ->
         return os.stat(directory.segment(newest)).st_size
     finally:
         lock.close()
-
-
-def _audits(
-    tasks: list[tuple[str, int, int, bool, frozenset[int]]], jobs: int | None, total: int
-) -> Iterator[SegmentAudit]:
-    workers = min(jobs or os.cpu_count() or 1, len(tasks))
-    if workers == 1 or total < _WORTH_PROCESSES_BYTES:
-        for task in tasks:
-            yield audit_segment(*task)
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(workers, mp_context=get_context("forkserver")) as pool:
-        futures = [pool.submit(audit_segment, *task) for task in tasks]
-        for future in as_completed(futures):
-            yield future.result()
 
 
 def _join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report, start: Expected | None) -> None:
@@ -198,8 +180,8 @@ def _check_settings(directory: BufferDirectory, firsts: list[int], report: Repor
         report.add(directory.settings.name, Fault("settings", 0, None, fault))
 
 
-def _check_expected(report: Report, audits: Iterator[SegmentAudit], what: str, expected: Expected) -> None:
-    found = next((audit.ids[expected.seq] for audit in audits if expected.seq in audit.ids), None)
+def _check_expected(report: Report, found_in: Iterable[SegmentAudit], what: str, expected: Expected) -> None:
+    found = next((audit.ids[expected.seq] for audit in found_in if expected.seq in audit.ids), None)
     if found is None:
         reason = f"{what}: message {expected.seq} is not there"
     elif found != expected.id:

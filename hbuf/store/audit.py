@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -10,10 +11,13 @@ from pathlib import Path
 from hbuf.errors import HbufError
 from hbuf.format import index
 from hbuf.format.check import ChainState, Fault, check_records, unfinished_unit
-from hbuf.format.scan import Record, key_of, own_values, tags_of
-from hbuf.format.tags import encode_tags, key_term, tag_term
+from hbuf.format.entries import EntryBuilder
+from hbuf.format.scan import own_values
+from hbuf.format.tags import encode_tags
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.segment import EntryBuilder, Window, read_index_header, windows
+from hbuf.store.index_file import read_index_header
+from hbuf.store.seal import terms_of
+from hbuf.store.segment import Window, windows
 from hbuf.store.tail import is_full_put, read_opening
 
 # More are counted, not kept: a segment of garbage has one at every record.
@@ -83,7 +87,7 @@ def _audit(
         before = state.prev
         audit.add(*check_records(opening.hasher, window.data, window.records, state, window.base))
         audit.add(*_put_faults(window, before, opening.settings.uuid))
-        entries += b"".join(index.ENTRY.pack(*entry) for entry in builder.entries_of(window))
+        entries += builder.encode_entries(window.records, window.base)
         _gather(window, terms, asked, audit)
     audit.add(*unfinished_unit(state, length))
     audit.bytes_checked = length
@@ -116,15 +120,9 @@ def _gather(window: Window, terms: dict[bytes, list[int]], asked: Collection[int
     for record in window.records:
         if record.seq in asked:
             audit.ids[record.seq] = record.id.decode()
-        if record.head_end != record.fields_end and record.seq:
-            for term in _terms(data, record):
+        if record.seq and record.head_end != record.fields_end:
+            for term in terms_of(data, record):
                 terms.setdefault(term, []).append(record.seq)
-
-
-def _terms(data: bytes, record: Record) -> list[bytes]:
-    found = [tag_term(tag) for tag in tags_of(data, record)]
-    key = key_of(data, record)
-    return list(dict.fromkeys(found if key is None else [*found, key_term(key)]))
 
 
 def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: bytes, length: int, newest: bool) -> None:
@@ -143,11 +141,11 @@ def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: byte
         audit.notes.append(f"{path.name}: behind its segment; hbuf-reindex makes it anew")
     listed = path.read_bytes()[index.HEADER_BYTES :]
     size = index.ENTRY_BYTES
-    behind = 0
-    for at in range(0, len(entries), size):
-        if index.Entry._make(index.ENTRY.unpack_from(entries, at)).end > header.durable_length:
-            break
-        behind = at + size
+    # What lies behind the durable length need not be listed yet.
+    count = bisect.bisect_right(
+        range(len(entries) // size), header.durable_length, key=lambda i: index.parse_entry(entries, i).end
+    )
+    behind = count * size
     if listed[:behind] != entries[:behind]:
         wrong = next(at for at in range(0, behind, size) if listed[at : at + size] != entries[at : at + size])
         audit.add(Fault("index", 0, audit.first + wrong // size, f"{path.name} differs from its segment"))

@@ -10,9 +10,6 @@ from hbuf.errors import ProducerGap
 from hbuf.format.fields import NO_FIELDS, Fields
 from hbuf.format.record import encode_own_lines
 
-# A record's lines around its body and fields take less than this.
-_LINES_BYTES = 1024
-
 
 @dataclass(slots=True)
 class Outgoing:
@@ -34,13 +31,13 @@ class Outgoing:
         producers = [self.producers[place] for place in places] if self.producers is not None else None
         return replace(self, bodies=[self.bodies[place] for place in places], fields=fields, producers=producers)
 
-    def most_bytes(self) -> int:
-        """No fewer bytes than the messages will take."""
-        if isinstance(self.fields, Fields):
-            field_bytes = len(self.fields.encoded) * len(self.bodies)
-        else:
-            field_bytes = sum(len(each.encoded) for each in self.fields)
-        return sum(map(len, self.bodies)) + field_bytes + _LINES_BYTES * len(self.bodies)
+    def most_bytes_each(self, lines_bytes: int) -> list[int]:
+        """No fewer bytes than each message will take; `lines_bytes` is for the lines that all have."""
+        if isinstance(self.fields, Fields) and not self.unit and self.producers is None:
+            around = lines_bytes + len(self.fields.encoded)
+            return [len(body) + around for body in self.bodies]
+        each = zip(self.bodies, self.each_fields(), self.each_own_lines(), strict=False)
+        return [len(body) + len(fields.encoded) + len(own) + lines_bytes for body, fields, own in each]
 
     def each_fields(self) -> Iterable[Fields]:
         return itertools.repeat(self.fields) if isinstance(self.fields, Fields) else self.fields

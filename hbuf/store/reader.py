@@ -16,13 +16,15 @@ from typing import NamedTuple
 from hbuf.errors import HbufError, Locked, NotFound
 from hbuf.format import index
 from hbuf.format.check import ChainState, check_records
+from hbuf.format.entries import EntryBuilder
 from hbuf.format.places import Place
 from hbuf.format.scan import Record, Unreadable, parse_record
 from hbuf.format.tags import Tags, parse_tags_file
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.index_file import IndexFile, opened_index, pread_all
 from hbuf.store.lock import Lock
-from hbuf.store.segment import EntryBuilder, pread_all, read_index, says_the_same, windows
+from hbuf.store.segment import record_at, says_the_same, windows
 from hbuf.store.tail import read_opening
 
 CHUNK_BYTES = 1024 * 1024
@@ -49,7 +51,7 @@ class Chunk(NamedTuple):
 
 
 class _View:
-    """One segment, open, with entries for what may be shown of it. `runs` are stretches without a gap in numbers."""
+    """One segment, open, with entries for what may be shown of it."""
 
     def __init__(self, first: int, fd: int) -> None:
         self.first = first
@@ -72,7 +74,7 @@ class _View:
         return self.first + self.count
 
     def entry(self, i: int) -> index.Entry:
-        return index.Entry._make(index.ENTRY.unpack_from(self.entries, i * index.ENTRY_BYTES))
+        return index.parse_entry(self.entries, i)
 
     def place_of(self, seq: int) -> int:
         """Which entry is that of `seq`, or of the next number that is there."""
@@ -82,6 +84,16 @@ class _View:
 
     def number(self, i: int) -> int:
         return self.numbers[i] if self.numbers is not None else self.first + i
+
+    def take(self, known: IndexFile) -> bool:
+        """Adds the entries that the index has beyond those known. False where the last does not lead to its record."""
+        last = known.last
+        if last is not None and record_at(self.fd, last, self.first + known.count - 1) is None:
+            return False
+        if known.header.durable_length > self.shown:
+            self.entries += known.entries(self.count)
+            self.shown = known.header.durable_length
+        return True
 
     def close(self) -> None:
         os.close(self.fd)
@@ -256,28 +268,16 @@ class Reader:
         if view.scanned:
             self._scan(view)
             return view
-        known = read_index(self.directory.index(first), first)
-        length = os.fstat(view.fd).st_size
-        if known is None or known.header.durable_length > length or self._is_wrong(view, known.entry, known.listed):
+        with opened_index(self.directory.index(first), first) as known:
+            length = os.fstat(view.fd).st_size
+            right = known is not None and known.header.durable_length <= length and view.take(known)
+        if not right:
             self._scan(view)
-            return view
-        if known.header.durable_length > view.shown:
-            view.entries[:] = known.entries
-            view.shown = known.header.durable_length
-        if length > view.shown:
-            self._show_more(view, length, wait=not newest)
+        elif length > view.shown:
+            self._show_more(view, wait=not newest)
         return view
 
-    def _is_wrong(self, view: _View, entry: Callable[[int], index.Entry], count: int) -> bool:
-        """Whether the last entry does not lead to its record."""
-        if count == 0:
-            return False
-        last = entry(count - 1)
-        data = pread_all(view.fd, last.end - last.offset, last.offset)
-        record = parse_record(data, 0)
-        return isinstance(record, Unreadable) or not says_the_same(record, last, view.first + count - 1)
-
-    def _show_more(self, view: _View, length: int, *, wait: bool) -> None:
+    def _show_more(self, view: _View, *, wait: bool) -> None:
         """Records behind the durable length: an index that is behind, or a writer that does not sync.
 
         Under the shared lock nobody is writing them; synced, no power cut can take them back.
@@ -285,10 +285,9 @@ class Reader:
         with self._shared_lock() as alone:
             if not alone and not wait:
                 return
-            known = read_index(self.directory.index(view.first), view.first)
-            if known is not None and known.header.durable_length > view.shown:
-                view.entries[:] = known.entries
-                view.shown = known.header.durable_length
+            with opened_index(self.directory.index(view.first), view.first) as known:
+                if known is not None and not view.take(known):
+                    return
             length = os.fstat(view.fd).st_size
             if length <= view.shown:
                 return
@@ -301,9 +300,8 @@ class Reader:
         opening = read_opening(view.fd, self.directory.segment(view.first).name)
         state = ChainState(opening.last_id, opening.first)
         if view.count:
-            last = view.entry(view.count - 1)
-            record = parse_record(pread_all(view.fd, last.end - last.offset, last.offset), 0)
-            if isinstance(record, Unreadable):
+            record = record_at(view.fd, view.entry(view.count - 1), view.number(view.count - 1))
+            if record is None:
                 return
             state = ChainState(record.id, record.seq + 1, record.time)
         builder = EntryBuilder(view.shown or opening.length)
@@ -312,8 +310,7 @@ class Reader:
             for record in window.records:
                 if check_records(opening.hasher, window.data, [record], state, window.base):
                     return
-                for entry in builder.entries_of(window._replace(records=[record])):
-                    pending += index.ENTRY.pack(*entry)
+                pending += builder.encode_entries([record], window.base)
                 if not state.unit_size:
                     view.entries += pending
                     pending.clear()
@@ -335,8 +332,7 @@ class Reader:
                 for record in window.records:
                     if record.seq and not (view.numbers and record.seq <= view.numbers[-1]):
                         view.numbers.append(record.seq)
-                        for entry in builder.entries_of(window._replace(records=[record])):
-                            view.entries += index.ENTRY.pack(*entry)
+                        view.entries += builder.encode_entries([record], window.base)
             view.shown = length
             view.scanned = True
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from hbuf.errors import Damaged
 from hbuf.format import index, names
 from hbuf.format.check import ChainState, check_records
+from hbuf.format.entries import EntryBuilder
 from hbuf.format.times import encode_time, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.segment import EntryBuilder, Index, pread_all, read_index, read_index_header, record_at, windows
+from hbuf.store.index_file import IndexFile, opened_index, pread_all, read_index_header
+from hbuf.store.segment import record_at, windows
 from hbuf.store.tail import Opening, Tail, index_header, read_opening
 
 _COPY_BYTES = 4 * 1024 * 1024
@@ -38,7 +40,7 @@ class Stranded:
 
 
 @dataclass(slots=True)
-class _Found:
+class Found:
     """What a scan from some place of the segment on has shown to be whole, verified and complete."""
 
     end: int
@@ -47,12 +49,11 @@ class _Found:
     entries: list[bytes] = field(default_factory=list)
     record_behind: bool = False  # a well-formed record lies behind the damage that ended the scan
 
-    def accept(self, entries: list[index.Entry], state: ChainState, end: int) -> None:
-        self.entries.extend(index.ENTRY.pack(*entry) for entry in entries)
+    def accept(self, entries: bytes, state: ChainState, end: int, time_us: int) -> None:
+        self.entries.append(entries)
         self.state = state
         self.end = end
-        if entries:
-            self.last_time_us = entries[-1].time_us
+        self.last_time_us = max(self.last_time_us, time_us)
 
 
 def open_tail(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> Tail | Stranded:
@@ -74,9 +75,13 @@ def _open_tail(
         raise Damaged(f"{path.name}: byte 0: the segment says that its first number is {opening.first}")
     length = os.fstat(segment_fd).st_size
     header = read_index_header(directory.index(first))
+    if header is not None and not is_of(header, opening):
+        header = None
     durable = header.durable_length if header else 0
-    listed = _trusted_index(directory, first, segment_fd, opening, length)
-    found = _found_by_index(segment_fd, listed, opening) if listed else _found_by_put(opening)
+    with opened_index(directory.index(first), first) as index_file:
+        found = _found_by_index(segment_fd, index_file, opening, length) if index_file else None
+        listed = index_file.count if index_file and found else None
+    found = found or _found_by_put(opening)
     if found.end < length:
         _scan_on(segment_fd, found, opening, length)
     if found.end < durable or (header is None and found.record_behind):
@@ -88,7 +93,7 @@ def _open_tail(
         os.close(segment_fd)
         return stranded
     if found.end > durable:
-        _write_again(segment_fd, durable, found.end)
+        write_again(segment_fd, durable, found.end)
         fsops.sync_directory(directory.segments)
     if found.end < length:
         kept = _set_aside(directory, first, segment_fd, found.end, length)
@@ -109,42 +114,41 @@ def _open_tail(
     return tail
 
 
-def _trusted_index(
-    directory: BufferDirectory, first: int, segment_fd: int, opening: Opening, length: int
-) -> Index | None:
-    """The index, if it belongs to this segment and its last entry is really there."""
-    listed = read_index(directory.index(first), first)
-    if listed is None or listed.header.put_id.hex().encode() != opening.put_id:
-        return None
-    if not opening.length <= listed.header.durable_length <= length:
-        return None
-    if listed.listed == 0:
-        return listed if listed.header.durable_length == opening.length else None
-    last = listed.entry(listed.listed - 1)
-    return listed if record_at(segment_fd, last, first + listed.listed - 1) else None
+def is_of(header: index.Header, opening: Opening) -> bool:
+    """Whether an index is that of the segment which begins with `opening`."""
+    return header.first == opening.first and header.put_id.hex().encode() == opening.put_id
 
 
-def _found_by_index(segment_fd: int, listed: Index, opening: Opening) -> _Found:
-    if listed.listed == 0:
-        return _found_by_put(opening)
-    last = listed.entry(listed.listed - 1)
-    seq = listed.header.first + listed.listed - 1
+def _found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length: int) -> Found | None:
+    """What the index lists, if it belongs to this segment and its last entry is really there: no scan is needed."""
+    durable = listed.header.durable_length
+    if not is_of(listed.header, opening) or durable > length:
+        return None
+    last = listed.last
+    if last is None:
+        return _found_by_put(opening) if durable == opening.length else None
+    seq = opening.first + listed.count - 1
     record = record_at(segment_fd, last, seq)
-    if record is None:
-        raise Damaged(f"message {seq} changed while it was read")
-    return _Found(last.end, ChainState(record.id, seq + 1, record.time), last.time_us)
+    return Found(durable, ChainState(record.id, seq + 1, record.time), last.time_us) if record else None
 
 
-def _found_by_put(opening: Opening) -> _Found:
+def _found_by_put(opening: Opening) -> Found:
     time = encode_time(opening.last_time_us).encode()
-    return _Found(opening.length, ChainState(opening.last_id, opening.first, time), opening.last_time_us)
+    return Found(opening.length, ChainState(opening.last_id, opening.first, time), opening.last_time_us)
 
 
-def _scan_on(segment_fd: int, found: _Found, opening: Opening, length: int) -> None:
+def scan_whole(segment_fd: int, opening: Opening, length: int) -> Found:
+    """All that is whole, verified and complete from the opening on, as if there were no index."""
+    found = _found_by_put(opening)
+    _scan_on(segment_fd, found, opening, length)
+    return found
+
+
+def _scan_on(segment_fd: int, found: Found, opening: Opening, length: int) -> None:
     """Moves `found` on over all that is whole, verified and complete."""
     builder = EntryBuilder(found.end)
     state = replace(found.state)
-    pending: list[index.Entry] = []  # of a unit that is not complete yet
+    pending: list[bytes] = []  # entries of a unit that is not complete yet
     rest = windows(segment_fd, found.end, length, found.state.next_seq - 1)
     for window in rest:
         if window.damage:
@@ -158,10 +162,10 @@ def _scan_on(segment_fd: int, found: _Found, opening: Opening, length: int) -> N
             if check_records(opening.hasher, window.data, records, state, window.base):
                 found.record_behind = i + 1 < len(steps) or any(later.records for later in rest)
                 return
-            pending.extend(builder.entries_of(window._replace(records=records)))
+            pending.append(builder.encode_entries(records, window.base))
             if not state.unit_size:
-                found.accept(pending, replace(state), window.base + records[-1].end)
-                pending = []
+                found.accept(b"".join(pending), replace(state), window.base + records[-1].end, builder.time_us)
+                pending.clear()
 
 
 def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Opening, length: int) -> Stranded:
@@ -172,13 +176,13 @@ def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Op
             if record.seq >= stranded.next_seq:
                 stranded.next_seq, stranded.prev = record.seq + 1, record.id
                 stranded.last_time_us = max(stranded.last_time_us, parse_time(record.time.decode()))
-    known = read_index(directory.index(first), first)
-    if known is not None:
-        stranded.next_seq = max(stranded.next_seq, first + known.listed)
+    with opened_index(directory.index(first), first) as known:
+        if known is not None:
+            stranded.next_seq = max(stranded.next_seq, first + known.count)
     return stranded
 
 
-def _write_again(segment_fd: int, start: int, end: int) -> None:
+def write_again(segment_fd: int, start: int, end: int) -> None:
     """Puts bytes on disk that a killed process may have left in the cache only.
 
     After a sync that failed, the cache may hold them as clean: only writing them again makes them dirty.
@@ -225,7 +229,7 @@ def _free_name(folder: Path, stem: str) -> Path:
     return path
 
 
-def _open_index(directory: BufferDirectory, tail: Tail, listed: Index | None, entries: bytes) -> int:
+def _open_index(directory: BufferDirectory, tail: Tail, listed: int | None, entries: bytes) -> int:
     """The index of `tail`, open, saying what the segment says. Written anew unless it was only behind."""
     path = directory.index(tail.first)
     if listed is None:
@@ -233,12 +237,11 @@ def _open_index(directory: BufferDirectory, tail: Tail, listed: Index | None, en
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     index_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        end = index.HEADER_BYTES + len(listed.entries)
+        end = index.HEADER_BYTES + listed * index.ENTRY_BYTES
         if os.fstat(index_fd).st_size > end:
             fsops.truncate(index_fd, end)
         if entries:
             fsops.write_all_at(index_fd, entries, end)
-        if tail.durable != listed.header.durable_length:
             fsops.write_all_at(index_fd, index.LENGTH.pack(tail.durable), index.DURABLE_LENGTH_AT)
     except BaseException:
         os.close(index_fd)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 
-from hbuf.format.scan import key_of, tags_of
+from hbuf.format.scan import Record, key_of, tags_of
 from hbuf.format.tags import encode_tags, key_term, tag_term
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.index_file import opened_index, pread_all
 from hbuf.store.producers import Producers, load_producers
-from hbuf.store.segment import read_index, record_at, windows
+from hbuf.store.segment import WINDOW_BYTES, record_at, windows
 from hbuf.store.tail import read_opening
+
+_TERM_LINES = (b"\r\nx-hbuf-key: ", b"\r\nx-hbuf-tag: ")
+_PRODUCER_LINES = (b"\r\nx-hbuf-producer: ",)
 
 
 def build_tags(directory: BufferDirectory, first: int) -> bytes:
@@ -21,22 +25,31 @@ def build_tags(directory: BufferDirectory, first: int) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         opening = read_opening(fd, path.name)
+        put_id = bytes.fromhex(opening.put_id.decode())
+        length = os.fstat(fd).st_size
+        with opened_index(directory.index(first), first) as listed:
+            if listed and listed.header.durable_length == length and not _mentions(fd, length, _TERM_LINES):
+                return encode_tags(first, listed.count, put_id, {})
         terms: dict[bytes, list[int]] = {}
         count = 0
-        for window in windows(fd, opening.length, os.fstat(fd).st_size, first - 1):
+        for window in windows(fd, opening.length, length, first - 1):
             for record in window.records:
-                if not record.seq:
-                    continue
-                count += 1
-                found = [tag_term(tag) for tag in tags_of(window.data, record)]
-                key = key_of(window.data, record)
-                if key is not None:
-                    found.append(key_term(key))
-                for term in dict.fromkeys(found):
-                    terms.setdefault(term, []).append(record.seq)
-        return encode_tags(first, count, bytes.fromhex(opening.put_id.decode()), terms)
+                if record.seq:
+                    count += 1
+                    for term in terms_of(window.data, record):
+                        terms.setdefault(term, []).append(record.seq)
+        return encode_tags(first, count, put_id, terms)
     finally:
         os.close(fd)
+
+
+def terms_of(data: bytes, record: Record) -> list[bytes]:
+    """What a record is listed under in a tags file: its key and its tags, each once."""
+    if record.head_end == record.fields_end:
+        return []
+    found = [tag_term(tag) for tag in tags_of(data, record)]
+    key = key_of(data, record)
+    return list(dict.fromkeys(found if key is None else [*found, key_term(key)]))
 
 
 def producers_until(directory: BufferDirectory, end_seq: int) -> Producers:
@@ -57,15 +70,31 @@ def _read_on(directory: BufferDirectory, first: int, producers: Producers, end_s
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         start = read_opening(fd, path.name).length
-        known = read_index(directory.index(first), first)
-        skipped = producers.as_of - first + 1
-        if known is not None and 0 < skipped <= known.listed:
-            start = known.entry(skipped - 1).end
-        for window in windows(fd, start, os.fstat(fd).st_size, max(first - 1, producers.as_of)):
+        length = os.fstat(fd).st_size
+        with opened_index(directory.index(first), first) as listed:
+            if listed and first <= producers.as_of < first + listed.count:
+                start = listed.entry(producers.as_of - first).end
+            if listed and not _mentions(fd, length, _PRODUCER_LINES, start):
+                last_seq = min(first + listed.count - 1, end_seq)
+                last = record_at(fd, listed.entry(last_seq - first), last_seq) if last_seq > producers.as_of else None
+                if last:
+                    producers.as_of, producers.as_of_id = last_seq, last.id
+                    return
+        for window in windows(fd, start, length, max(first - 1, producers.as_of)):
             wanted = [record for record in window.records if producers.as_of < record.seq <= end_seq]
             producers.note(window.data, wanted)
     finally:
         os.close(fd)
+
+
+def _mentions(fd: int, length: int, lines: tuple[bytes, ...], start: int = 0) -> bool:
+    """Whether one of `lines` may be in any record: much faster than parsing, for the many segments without."""
+    overlap = max(map(len, lines))
+    for at in range(start, length, WINDOW_BYTES):
+        data = pread_all(fd, WINDOW_BYTES + overlap, at)
+        if any(line in data for line in lines):
+            return True
+    return False
 
 
 def _is_in_log(directory: BufferDirectory, producers: Producers, firsts: list[int]) -> bool:
@@ -75,13 +104,15 @@ def _is_in_log(directory: BufferDirectory, producers: Producers, firsts: list[in
     holding = [first for first in firsts if first <= producers.as_of]
     if not holding:
         return False
-    known = read_index(directory.index(holding[-1]), holding[-1])
-    place = producers.as_of - holding[-1]
-    if known is None or place >= known.listed:
-        return False
-    fd = os.open(directory.segment(holding[-1]), os.O_RDONLY | os.O_CLOEXEC)
+    first = holding[-1]
+    with opened_index(directory.index(first), first) as listed:
+        place = producers.as_of - first
+        if listed is None or place >= listed.count:
+            return False
+        entry = listed.entry(place)
+    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        record = record_at(fd, known.entry(place), producers.as_of)
+        record = record_at(fd, entry, producers.as_of)
     finally:
         os.close(fd)
     return record is not None and record.id == producers.as_of_id

@@ -1,35 +1,18 @@
-"""Reading one segment's files: its bytes in windows, its index, and the entries that a scan finds without one.
+"""Reading one segment's bytes: records in windows, past damage too.
 
-An index is never believed without a look: entries must join, and the record at an entry must say the same.
+An index is never believed without a look: the record at an entry must say the same.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from hbuf.errors import Damaged
 from hbuf.format import index
-from hbuf.format.scan import Record, Unreadable, can_follow, entry_of, parse_record, record_starts, scan
-from hbuf.format.times import parse_time
+from hbuf.format.scan import Record, Unreadable, can_follow, parse_record, record_starts, scan
+from hbuf.store.index_file import pread_all
 
-WINDOW_BYTES = 4 * 1024 * 1024
-
-
-class Index(NamedTuple):
-    """An index file that hangs together: its header, and the entries below its durable length."""
-
-    header: index.Header
-    entries: bytes
-
-    @property
-    def listed(self) -> int:
-        return len(self.entries) // index.ENTRY_BYTES
-
-    def entry(self, i: int) -> index.Entry:
-        return index.Entry._make(index.ENTRY.unpack_from(self.entries, i * index.ENTRY_BYTES))
+WINDOW_BYTES = 1024 * 1024
 
 
 class Damage(NamedTuple):
@@ -47,62 +30,6 @@ class Window(NamedTuple):
     data: bytes
     records: list[Record]
     damage: Damage | None
-
-
-def read_index_header(path: Path) -> index.Header | None:
-    """None for an index that is missing, short, or of another kind."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        return index.parse_header(os.pread(fd, index.HEADER_BYTES, 0))
-    except Damaged:
-        return None
-    finally:
-        os.close(fd)
-
-
-def read_index(path: Path, first: int) -> Index | None:
-    """None for an index that is missing or wrong in a way that shows without reading the segment."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    try:
-        header = index.parse_header(data)
-    except Damaged:
-        return None
-    if header.first != first:
-        return None
-    size = index.ENTRY_BYTES
-    # Entries behind the durable length belong to a batch that is being written, or was not finished.
-    low, high = 0, (len(data) - index.HEADER_BYTES) // size
-    while low < high:
-        middle = (low + high) // 2
-        entry = index.Entry._make(index.ENTRY.unpack_from(data, index.HEADER_BYTES + middle * size))
-        if entry.end <= header.durable_length:
-            low = middle + 1
-        else:
-            high = middle
-    found = Index(header, data[index.HEADER_BYTES : index.HEADER_BYTES + low * size])
-    if low and found.entry(low - 1).end != header.durable_length:
-        return None
-    return found
-
-
-def pread_all(fd: int, length: int, offset: int) -> bytes:
-    """`length` bytes at `offset`, or fewer where the file ends."""
-    data = os.pread(fd, length, offset)
-    if len(data) == length:
-        return data
-    parts = [data]
-    got = len(data)
-    while data and got < length:
-        data = os.pread(fd, length - got, offset + got)
-        parts.append(data)
-        got += len(data)
-    return b"".join(parts)
 
 
 def windows(fd: int, start: int, end: int, after: int) -> Iterator[Window]:
@@ -154,26 +81,6 @@ def _find_behind(fd: int, start: int, end: int, after: int) -> int:
         # The next start may lie across the edge of this window.
         at += max(1, len(data) - 256)
     return end
-
-
-class EntryBuilder:
-    """Index entries of records as they come, from scans. Knows where the last numbered record ended."""
-
-    def __init__(self, end: int = 0) -> None:
-        self.end = end
-        self._time = b""
-        self._time_us = 0
-
-    def entries_of(self, window: Window) -> list[index.Entry]:
-        entries = []
-        for record in window.records:
-            if record.seq:
-                if record.time != self._time:
-                    self._time, self._time_us = record.time, parse_time(record.time.decode())
-                gap = window.base + record.start != self.end
-                entries.append(entry_of(window.data, record, window.base, self._time_us, gap=gap))
-                self.end = window.base + record.end
-        return entries
 
 
 def record_at(fd: int, entry: index.Entry, seq: int) -> Record | None:

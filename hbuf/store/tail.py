@@ -14,7 +14,7 @@ from hbuf.format.scan import Record, own_values, parse_record
 from hbuf.format.settings import Settings, parse_settings
 from hbuf.format.times import parse_time
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.segment import pread_all
+from hbuf.store.index_file import pread_all
 
 
 @dataclass(slots=True)

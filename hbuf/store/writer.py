@@ -6,13 +6,15 @@ syncs, lists, releases. So a shell and a daemon can write to one directory at th
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
 from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, NotAllowed, StorageFailed, TooLarge
 from hbuf.format import names
-from hbuf.format.record import encode_messages, encode_put
+from hbuf.format.record import encode_messages, encode_put, most_lines_bytes
 from hbuf.format.settings import Settings, encode_settings
 from hbuf.store import fsops
 from hbuf.store.clock import Clock, SystemClock, draw_salts
@@ -95,12 +97,12 @@ class Writer:
             return done
         try:
             with self.locked() as tail:
-                self._check_sizes(outgoing, tail.opening.settings)
                 places = fresh_places(outgoing, self._known_producers(outgoing, tail), done)
                 fresh = outgoing if len(places) == count else outgoing.only(places)
+                sizes = self._sizes(fresh, tail)
                 at = 0
                 while at < len(places):
-                    end = self._make_room(fresh, at)
+                    end = self._make_room(sizes, at, unit=outgoing.unit)
                     self._append_part(fresh.part(at, end), places[at:end], done)
                     at = end
                 self._save_producers_sometimes()
@@ -176,42 +178,41 @@ class Writer:
 
     # Appending
 
-    def _check_sizes(self, outgoing: Outgoing, settings: Settings) -> None:
-        largest = max(map(len, outgoing.bodies))
+    def _sizes(self, outgoing: Outgoing, tail: Tail) -> list[int]:
+        """The bytes that each message takes at most. Raises TooLarge where a limit is passed."""
+        settings = tail.opening.settings
+        largest = max(map(len, outgoing.bodies), default=0)
         if largest > settings.max_message_bytes:
             raise TooLarge(
                 f"{self.directory.path}: a message has {largest} bytes; the limit is {settings.max_message_bytes}",
                 hint="the setting max_message_bytes can be raised with hbuf-set",
             )
-        if outgoing.unit and outgoing.most_bytes() > MAX_UNIT_BYTES:
+        last_seq = tail.next_seq + len(outgoing.bodies)
+        lines_bytes = most_lines_bytes(self._name(settings), last_seq, salted=settings.erasable)
+        sizes = outgoing.most_bytes_each(lines_bytes)
+        if outgoing.unit and sum(sizes) > MAX_UNIT_BYTES:
             raise TooLarge(f"{self.directory.path}: an atomic unit has more than {MAX_UNIT_BYTES} bytes")
+        return sizes
 
-    def _make_room(self, outgoing: Outgoing, start: int) -> int:
+    def _make_room(self, sizes: list[int], start: int, *, unit: bool) -> int:
         """Rolls if it is time to. Returns how far the messages from `start` on fit into the segment."""
         tail = self._the_tail()
-        if tail.count and self._is_full(tail, outgoing, start):
+        if tail.count and self._is_full(tail, sum(sizes) if unit else sizes[start]):
             self._open_segment(tail.opening.settings)
             tail = self._the_tail()
         settings = tail.opening.settings
-        end = len(outgoing.bodies)
-        if outgoing.unit:
+        end = len(sizes)
+        if unit:
             return end
         if settings.segment_messages is not None:
             end = min(end, start + settings.segment_messages - tail.count)
         room = settings.segment_bytes - tail.length
-        if outgoing.part(start, end).most_bytes() <= room:
-            return end
-        taken = 0
-        for at in range(start, end):
-            taken += outgoing.part(at, at + 1).most_bytes()
-            if taken > room:
-                return max(at, start + 1)
-        return end
+        ends = list(itertools.accumulate(sizes[start:end]))
+        return max(start + bisect.bisect_right(ends, room), start + 1)
 
-    def _is_full(self, tail: Tail, outgoing: Outgoing, start: int) -> bool:
+    def _is_full(self, tail: Tail, following_bytes: int) -> bool:
         settings = tail.opening.settings
-        following = outgoing if outgoing.unit else outgoing.part(start, start + 1)
-        if tail.length + following.most_bytes() > settings.segment_bytes:
+        if tail.length + following_bytes > settings.segment_bytes:
             return True
         if settings.segment_messages is not None and tail.count >= settings.segment_messages:
             return True

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from hbuf.format import scan as scanning
 from hbuf.format.chain import ZERO_ID, commitment, hasher_named
 from hbuf.format.check import ChainState, Fault, check_records, unfinished_unit
+from hbuf.format.entries import EntryBuilder
 from hbuf.format.fields import NO_FIELDS, Fields, encode_fields, parse_fields
 from hbuf.format.grammar import MAX_FIELDS_BYTES, MAX_SECTION_BYTES
 from hbuf.format.index import FLAG_ERASED, FLAG_UNIT, parse_entries
 from hbuf.format.message import message_of
 from hbuf.format.record import encode_messages, encode_own_lines, encode_put
-from hbuf.format.scan import Unreadable, can_follow, entry_of, key_of, record_starts, scan, tags_of
+from hbuf.format.scan import Unreadable, can_follow, key_of, record_starts, scan, tags_of
 
 BLAKE3 = hasher_named("blake3")
 TIME_US = 1_795_000_000_000_000
@@ -94,8 +95,9 @@ def test_entries_of_encoding_and_of_scanning_are_the_same(
         BLAKE3, "o", ZERO_ID, 9, TIME_US, salts_of(len(drafts)), [body for body, _ in drafts], fields, own,
         offset=1000, in_unit=in_unit,
     )  # fmt: skip
-    scanned = [entry_of(batch.data, record, 1000, TIME_US, gap=False) for record in scan(batch.data).records]
-    assert scanned == parse_entries(batch.entries)
+    encoded = EntryBuilder(1000).encode_entries(scan(batch.data).records, 1000)
+    assert encoded == batch.entries
+    scanned = parse_entries(encoded)
     assert [record.id for record in scan(batch.data).records] == batch.ids
     assert all(bool(entry.flags & FLAG_UNIT) == in_unit for entry in scanned)
 
@@ -211,7 +213,7 @@ def test_erased_message_keeps_the_chain_and_has_nothing_left() -> None:
     read = scan(erased).records[1]
     message = message_of(erased, read, "t", "orders")
     assert (message.erased, message.key, message.tags, message.headers, message.body) == (True, None, (), (), b"")
-    entry = entry_of(erased, read, 0, TIME_US, gap=False)
+    (entry,) = parse_entries(EntryBuilder(read.start).encode_entries([read], 0))
     assert (entry.flags, entry.key_offset, entry.key_length, entry.tags_length) == (FLAG_ERASED, 0, 0, 0)
 
 
