@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from hbuf.format.fields import check_value, encode_fields
+from hbuf.errors import UsageError
+from hbuf.format.fields import encode_fields, encode_producer
 from hbuf.format.message import Draft, Message
 from hbuf.format.places import Place, parse_place
 from hbuf.ops import create as create_op
@@ -42,9 +43,11 @@ def draft(
     producer_seq: int | None = None,
 ) -> Draft:
     """A message to append."""
-    sender = None
-    if producer is not None and producer_seq is not None:
-        sender = (check_value("producer", producer), producer_seq)
+    if (producer is None) != (producer_seq is None):
+        raise UsageError("producer and producer_seq come together")
+    if producer_seq is not None and not 0 <= producer_seq < 10**18:
+        raise UsageError("producer_seq is a number from 0 on")
+    sender = (encode_producer(producer), producer_seq) if producer is not None and producer_seq is not None else None
     return Draft(body, encode_fields(key, tags, headers), sender)
 
 

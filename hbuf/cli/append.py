@@ -6,15 +6,18 @@ import codecs
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, noticer, program, run, seconds
-from hbuf.errors import HbufError, UsageError
-from hbuf.format.fields import check_value, encode_fields
-from hbuf.ops.append import HttpParser, JsonParser, LineParser, Parser, Sending, Stop, append_stream
+from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, counted, noticer, program, run, seconds
+from hbuf.errors import BadInput, HbufError, UsageError
+from hbuf.format.fields import encode_fields, encode_producer
+from hbuf.ops.append import Sending, Stop, append_files, append_stream
 from hbuf.ops.create import create
+from hbuf.ops.inputs import HttpParser, JsonParser, LineParser, Parser
+from hbuf.ops.set import read_settings
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.outgoing import Appended
 from hbuf.store.writer import Writer
@@ -59,7 +62,7 @@ def append_command(
     version: Version = False,
 ) -> int:
     """Append messages: a line each from standard input, or each FILE as one."""
-    parser = _parser(null, separator, http, as_json)
+    separated_by = _separator(null, separator, http, as_json)
     if fsync not in ("always", "batch", "never"):
         raise UsageError(f"--fsync: '{fsync}' is not always, batch or never")
     if (producer is None) != (producer_seq is None):
@@ -70,11 +73,13 @@ def append_command(
         raise UsageError("--http, --json and --atomic are for standard input")
     if (http or as_json) and (key is not None or tag or header):
         raise UsageError("--key, --tag and --header do not go with --http or --json")
+    producer_name = encode_producer(producer) if producer is not None else None
     fields = encode_fields(key, tag or [], [_header(line) for line in header or []])
     linger_seconds, timeout_seconds = seconds(linger), seconds(timeout)
     if not no_create and not BufferDirectory(buffer).exists():
         create(buffer, may_exist=True)
-    stop = _stop_on_signals()
+    limit_bytes = read_settings(buffer).max_message_bytes
+    stop = _stop_on_signals(timeout_seconds)
     writer = Writer(
         BufferDirectory(buffer),
         sync=fsync != "never",
@@ -84,7 +89,7 @@ def append_command(
     sending = Sending(
         writer,
         fields,
-        check_value("producer", producer) if producer is not None else None,
+        producer_name,
         producer_seq or 0,
         strict_seq,
         one_by_one=fsync == "always",
@@ -94,31 +99,35 @@ def append_command(
     try:
         with writer:
             if files:
-                _append_files(files, sending)
+                append_files(files, sending, limit_bytes)
             else:
-                append_stream(0, parser, sending, linger_seconds=linger_seconds, atomic=atomic, stop=stop)
+                new_parser = _parser_maker(separated_by, http, limit_bytes)
+                append_stream(0, new_parser, sending, linger_seconds=linger_seconds, atomic=atomic, stop=stop)
     except HbufError as error:
+        if isinstance(error, BadInput):
+            error.message = f"{buffer}: {error.message}"
         if sending.stored or not files:
-            error.message += f"; {sending.stored} messages were stored"
+            error.message += f"; {counted(sending.stored, 'message was', 'messages were')} stored"
         raise
     return INTERRUPTED if stop.signal == signal.SIGINT else 0
 
 
-def _parser(null: bool, separator: str | None, http: bool, as_json: bool) -> Parser:
+def _separator(null: bool, separator: str | None, http: bool, as_json: bool) -> bytes | None:
+    """What ends a message; None where the input is not cut by a separator."""
     if sum((null, separator is not None, http, as_json)) > 1:
         raise UsageError("choose one of --null, --separator, --http and --json")
-    if http:
-        return HttpParser()
-    if as_json:
-        return JsonParser()
-    if null:
-        return LineParser(b"\0")
-    if separator is None:
-        return LineParser(b"\n")
-    decoded = decode_separator(separator)
+    if http or as_json:
+        return None
+    decoded = b"\0" if null else b"\n" if separator is None else decode_separator(separator)
     if not decoded:
         raise UsageError("--separator cannot be empty here")
-    return LineParser(decoded)
+    return decoded
+
+
+def _parser_maker(separator: bytes | None, http: bool, limit_bytes: int) -> Callable[[], Parser]:
+    if separator is not None:
+        return lambda: LineParser(separator, limit_bytes)
+    return lambda: HttpParser(limit_bytes) if http else JsonParser(limit_bytes)
 
 
 def decode_separator(text: str) -> bytes:
@@ -137,19 +146,6 @@ def _header(line: str) -> tuple[str, str]:
     return name, value.strip(" \t")
 
 
-def _append_files(files: list[str], sending: Sending) -> None:
-    for file in files:
-        try:
-            if file == "-":
-                body = sys.stdin.buffer.read()
-            else:
-                with open(file, "rb") as opened:
-                    body = opened.read()
-        except OSError as error:
-            raise UsageError(f"{file}: {error.strerror}") from None
-        sending.send([body])
-
-
 def _print_receipts(appended: Appended) -> None:
     lines = [
         f"{seq} duplicate\n" if place in appended.duplicates else f"{seq} {record_id.decode()}\n"
@@ -159,9 +155,9 @@ def _print_receipts(appended: Appended) -> None:
     sys.stdout.flush()
 
 
-def _stop_on_signals() -> Stop:
+def _stop_on_signals(patience_seconds: float) -> Stop:
     """SIGTERM and SIGINT finish the line; what was read is stored."""
-    stop = Stop()
+    stop = Stop(patience_seconds)
     signal.signal(signal.SIGTERM, stop.ask)
     signal.signal(signal.SIGINT, stop.ask)
     return stop

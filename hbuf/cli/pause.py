@@ -79,7 +79,7 @@ def _release(hold: Hold) -> bool:
         complain(NAME, error.message)
         return False
     if not held:
-        complain(NAME, f"{hold.directory.path}: was resumed by somebody else while the command ran")
+        complain(NAME, f"{hold.directory.shown}: was resumed by somebody else while the command ran")
     return held
 
 

@@ -113,6 +113,10 @@ Buffer = Annotated[str, typer.Argument(metavar="BUF", help="A buffer's directory
 Buffers = Annotated[list[str], typer.Argument(metavar="BUF...", help="Buffers' directories.", show_default=False)]
 
 
+def counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
 def seconds(text: str) -> float:
     return parse_duration_seconds(text)
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import Buffers, Version, program, run
+from hbuf.cli.program import Buffers, Version, counted, program, run
 from hbuf.format.times import encode_time
 from hbuf.ops.verify import KINDS, Report, parse_expected, verify
 from hbuf.version import VERSION
@@ -51,10 +51,11 @@ def verify_command(
 
 def _text(report: Report) -> str:
     verdict = "intact" if report.ok else "NOT INTACT"
-    lines = [f"{report.path}: {verdict}: {report.messages} messages, last {report.last_seq} {report.last_id}"]
+    messages = counted(report.messages, "message", "messages")
+    lines = [f"{report.path}: {verdict}: {messages}, last {report.last_seq} {report.last_id}"]
     said = {
-        "bytes": f"{report.bytes_checked} in {report.segments} segments",
-        "chain": f"{report.messages} messages",
+        "bytes": f"{report.bytes_checked} in {counted(report.segments, 'segment', 'segments')}",
+        "chain": messages,
         "completeness": f"numbers {report.first_seq} to {report.last_seq}",
         "settings": "buffer.json and the chain",
         "index": "indexes and tags files",
@@ -62,7 +63,7 @@ def _text(report: Report) -> str:
     for kind in KINDS:
         faults = [fault for fault in report.faults if fault.kind == kind]
         count = report.fault_counts[kind]
-        lines.append(f"  {kind + ':':14}{said[kind]}: {f'{count} faults' if count else 'ok'}")
+        lines.append(f"  {kind + ':':14}{said[kind]}: {counted(count, 'fault', 'faults') if count else 'ok'}")
         if faults:
             lines.append(f"    {faults[0]}")
     lines.append("  signatures:   none")

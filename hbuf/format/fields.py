@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from hbuf.errors import TooLarge, UsageError
-from hbuf.format.grammar import CLIENT_NAME, FULL_VALUE, LINE, MAX_FIELDS_BYTES, VALUE, is_text
+from hbuf.format.grammar import CLIENT_NAME, LINE, MAX_FIELDS_BYTES, VALUE, is_text
+
+# The longest head and trailer have 830 bytes besides a producer's name, and 1024 are kept free for them.
+MAX_PRODUCER_BYTES = 128
 
 _KEY_LINE_START = len("x-hbuf-key: ")
 
@@ -69,11 +72,12 @@ def parse_tags(tag_lines: bytes) -> list[bytes]:
     return [value for _, value in LINE.findall(tag_lines)]
 
 
-def check_value(what: str, value: str) -> bytes:
-    """The bytes of a value that may not be empty, for names of producers and the like."""
-    encoded = _checked_value(what, value)
-    if not FULL_VALUE.fullmatch(encoded):
-        raise UsageError(f"a {what} cannot be empty")
+def encode_producer(name: str) -> bytes:
+    encoded = _checked_value("producer", name)
+    if not encoded:
+        raise UsageError("a producer's name cannot be empty")
+    if len(encoded) > MAX_PRODUCER_BYTES:
+        raise UsageError(f"the producer's name has {len(encoded)} bytes; the limit is {MAX_PRODUCER_BYTES}")
     return encoded
 
 

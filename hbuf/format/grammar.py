@@ -66,7 +66,6 @@ RECORD_START = re.compile(rb"(?:POST|PUT|DELETE) /b/" + _BUFFER + rb" HTTP/1\.1\
 LINE = re.compile(rb"(" + _TOKEN + rb"+): (" + _VALUE + rb")\r\n")
 
 CLIENT_NAME = re.compile(_CLIENT_NAME)
-FULL_VALUE = re.compile(_FULL_VALUE)
 VALUE = re.compile(_VALUE)
 # U+0080 to U+009F are control characters too; in UTF-8 they are these two bytes.
 C1_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")

@@ -9,12 +9,9 @@ from __future__ import annotations
 import re
 
 from hbuf.errors import BadInput, HbufError, TooLarge
-from hbuf.format.fields import check_value, encode_fields
+from hbuf.format.fields import encode_fields, encode_producer
 from hbuf.format.grammar import MAX_BODY_BYTES, MAX_SECTION_BYTES
 from hbuf.format.message import Draft
-
-# The longest head and trailer have 830 bytes besides a producer's name, and 1024 are kept free for them.
-MAX_PRODUCER_BYTES = 128
 
 _END = b"\r\n\r\n"
 # A CR at the very end may be the first half of a line's end that is still to come.
@@ -29,9 +26,11 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 class RequestStream:
-    """Feed it pieces of any size, then close it. Once it has refused something it takes nothing more."""
+    """Feed it pieces of any size, then close it. Once it has `refused` something it takes nothing more."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self.refused: BadInput | None = None
+        self._max_body_bytes = max_body_bytes
         self.passed_over = 0  # stored records that are no message any more, or never were one
         self._count = 0  # requests whose header section has come whole
         self._rest = bytearray()  # bytes of a header section that has not come whole
@@ -39,28 +38,28 @@ class RequestStream:
         self._draft: Draft | None = None  # what the open request makes, still without its body
         self._body: list[bytes] = []
         self._missing = 0  # bytes of the open request's body that are still to come
-        self._refused: BadInput | None = None
 
     def feed(self, data: bytes) -> list[Draft]:
-        """The messages that `data` completes. Raises BadInput for a bad request, after those before it were given."""
+        """The messages that `data` completes, up to a bad one."""
         drafts: list[Draft] = []
-        if self._refused is None:
+        if self.refused is None:
             try:
                 self._read(data, drafts)
             except BadInput as error:
-                self._refused = error
-        if self._refused is not None and not drafts:
-            raise self._refused
+                self.refused = error
         return drafts
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream stands in the middle of a request."""
+        return bool(self._missing or self._rest)
+
     def close(self) -> None:
-        """Raises BadInput where the stream ends in the middle of a request, or a bad one is still to be told of."""
-        if self._refused is not None:
-            raise self._refused
-        if self._missing:
-            raise BadInput(f"request {self._count}: the stream ends in the middle of its body")
-        if self._rest:
-            raise BadInput(f"request {self._count + 1}: the stream ends in the middle of its header section")
+        """Refuses a stream that ends in the middle of a request."""
+        if self.refused is None and self._missing:
+            self.refused = BadInput(f"request {self._count}: the stream ends in the middle of its body")
+        elif self.refused is None and self._rest:
+            self.refused = BadInput(f"request {self._count + 1}: the stream ends in the middle of its header section")
 
     def _read(self, data: bytes, drafts: list[Draft]) -> None:
         if self._missing:
@@ -114,7 +113,7 @@ class RequestStream:
         """Takes a header section, and says how long the body is that follows it."""
         try:
             method, headers = _parse_section(section)
-            length = _body_length(headers)
+            length = _body_length(headers, self._max_body_bytes)
             self._draft = _draft_of(method, headers)
         except HbufError as error:
             kind = TooLarge if isinstance(error, TooLarge) else BadInput
@@ -150,7 +149,7 @@ def _parse_section(section: bytes) -> tuple[bytes, _Headers]:
     return method, headers
 
 
-def _body_length(headers: _Headers) -> int:
+def _body_length(headers: _Headers, limit: int) -> int:
     if any(name == b"transfer-encoding" for name, _ in headers):
         raise BadInput("transfer-encoding is not taken; content-length says where a body ends")
     lengths = [value for name, value in headers if name == b"content-length"]
@@ -161,8 +160,8 @@ def _body_length(headers: _Headers) -> int:
     if not _LENGTH.fullmatch(lengths[0]):
         raise BadInput("content-length is not a number")
     length = int(lengths[0])
-    if length > MAX_BODY_BYTES:
-        raise TooLarge(f"its body has {length} bytes; the limit is {MAX_BODY_BYTES}")
+    if length > limit:
+        raise TooLarge(f"its body has {length} bytes; the limit is {limit}")
     return length
 
 
@@ -211,7 +210,4 @@ def _producer_of(own: dict[str, str]) -> tuple[bytes, int] | None:
         raise BadInput("x-hbuf-producer and x-hbuf-producer-seq come together")
     if not _PRODUCER_SEQ.fullmatch(number):
         raise BadInput("x-hbuf-producer-seq is not a number")
-    encoded = check_value("producer", name)
-    if len(encoded) > MAX_PRODUCER_BYTES:
-        raise TooLarge(f"the producer's name has {len(encoded)} bytes; the limit is {MAX_PRODUCER_BYTES}")
-    return encoded, int(number)
+    return encode_producer(name), int(number)

@@ -1,31 +1,31 @@
 """Appending a stream: large batches from a fast one, within the linger time from a slow one, and nothing lost.
 
-What was read is stored or counted: when storing fails, `Stream.stored_bytes` says where the next run can go on.
+What was read is stored, or counted: when storing fails, the error's `stored` says how many messages of the stream
+are in the buffer, and a file is left just behind them, so that the next run can go on from there.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import select
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hbuf.errors import BadInput, HbufError, TryLater
+from hbuf.errors import HbufError, TooLarge, TryLater
 from hbuf.format.fields import NO_FIELDS, Fields
-from hbuf.format.httpstream import RequestStream
-from hbuf.format.jsonlines import parse_json
 from hbuf.format.message import Draft
+from hbuf.ops.inputs import Parser
+from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended, Outgoing
-from hbuf.store.writer import Writer
+from hbuf.store.writer import MAX_UNIT_BYTES, Writer
 
 _READ_BYTES = 1024 * 1024
 # A batch is written when it has this many bytes or messages: large enough that a sync is cheap for each.
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_MESSAGES = 10_000
 _RETRY_SECONDS = 0.1
-
-Receipts = Callable[[Appended], None]
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class Sending:
     strict_seq: bool = False
     one_by_one: bool = False  # --fsync always
     timeout_seconds: float = 0
-    receipts: Receipts = lambda appended: None
-    stored: int = 0
+    receipts: Callable[[Appended], None] = lambda appended: None
+    stored: int = 0  # messages that are in the buffer, those counted that were there before
 
     def send(self, drafts: Sequence[Draft] | Sequence[bytes], *, unit: bool = False) -> None:
-        """Appends, waiting while that can help. An error's `stored` counts all that was stored of this stream."""
+        """Appends, waiting while that can help. `stored` counts also what was stored before an error."""
         step = 1 if self.one_by_one and not unit else max(len(drafts), 1)
         for start in range(0, len(drafts), step):
             self._send_batch(self._columns(drafts[start : start + step], unit))
@@ -64,180 +64,162 @@ class Sending:
 
     def _send_batch(self, batch: Outgoing) -> None:
         deadline = time.monotonic() + self.timeout_seconds
-        while True:
+        while batch.bodies:
             try:
-                self._note(self.writer.append(batch))
-                return
-            except TryLater as error:
-                # What went into the segment before is stored; the rest is tried again until the deadline.
-                done = error.stored
-                self.stored += done
-                batch = batch.part(done, len(batch.bodies)) if batch.producers is None else batch
-                if time.monotonic() >= deadline or (batch.unit and done):
-                    error.stored = self.stored
+                appended = self.writer.append_some(batch)
+            except TryLater:
+                if time.monotonic() >= deadline:
                     raise
                 time.sleep(_RETRY_SECONDS)
-            except HbufError as error:
-                self.stored += error.stored
-                error.stored = self.stored
-                raise
-
-    def _note(self, appended: Appended) -> None:
-        self.stored += len(appended.ids)
-        self.receipts(appended)
-
-
-class LineParser:
-    """Cuts a stream into messages at a separator. What is not finished waits for more."""
-
-    def __init__(self, separator: bytes) -> None:
-        self.separator = separator
-        self._rest: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        if len(self.separator) == 1 and self.separator not in data:
-            self._rest.append(data)
-            return []
-        parts = b"".join([*self._rest, data]).split(self.separator)
-        last = parts.pop()
-        self._rest = [last] if last else []
-        return parts
-
-    @property
-    def unfinished(self) -> bool:
-        return bool(self._rest)
-
-    def close(self) -> list[bytes]:
-        """The last message, where the stream did not end with a separator."""
-        rest, self._rest = b"".join(self._rest), []
-        return [rest] if rest else []
-
-
-class JsonParser:
-    """The lines that `hbuf-tail --json` writes."""
-
-    def __init__(self) -> None:
-        self._lines = LineParser(b"\n")
-        self._count = 0
-
-    def feed(self, data: bytes) -> list[Draft]:
-        return [draft for line in self._lines.feed(data) if (draft := self._parse(line)) is not None]
-
-    @property
-    def unfinished(self) -> bool:
-        return self._lines.unfinished
-
-    def close(self) -> list[Draft]:
-        return [draft for line in self._lines.close() if (draft := self._parse(line)) is not None]
-
-    def _parse(self, line: bytes) -> Draft | None:
-        self._count += 1
-        if not line.strip():
-            return None
-        try:
-            return parse_json(line)
-        except BadInput as error:
-            raise type(error)(f"line {self._count}: {error.message}", hint=error.hint) from None
-
-
-class HttpParser:
-    """An `application/http` stream of requests."""
-
-    def __init__(self) -> None:
-        self._requests = RequestStream()
-
-    def feed(self, data: bytes) -> list[Draft]:
-        return self._requests.feed(data)
-
-    @property
-    def unfinished(self) -> bool:
-        return False
-
-    def close(self) -> list[Draft]:
-        self._requests.close()
-        return []
-
-
-Parser = LineParser | JsonParser | HttpParser
+                continue
+            settled = len(appended.seqs)
+            self.stored += settled
+            self.receipts(appended)
+            batch = batch.part(settled)
+            deadline = time.monotonic() + self.timeout_seconds
 
 
 class Stop:
-    """Asked by a signal: finish the message that is being read, and end. A second one does not wait for that."""
+    """Asked by a signal: finish the message that is being read, and end.
 
-    def __init__(self) -> None:
-        self.asked = False
-        self.signal = 0
-        self.again = False
+    A second signal does not wait for the rest of a message, and neither does the first for ever.
+    """
+
+    def __init__(self, patience_seconds: float) -> None:
+        self.signal = 0  # the one that asked
+        self.wake_fd, self._wake = os.pipe()
+        self._patience_seconds = patience_seconds
+        self._deadline = 0.0
 
     def ask(self, signal_number: int, frame: object) -> None:
-        self.again = self.asked
-        self.asked = True
+        self._deadline = 0.0 if self.asked else time.monotonic() + self._patience_seconds
         self.signal = signal_number
+        os.write(self._wake, b"\0")
+
+    @property
+    def asked(self) -> bool:
+        return self.signal != 0
+
+    @property
+    def impatient(self) -> bool:
+        return self.asked and time.monotonic() >= self._deadline
 
     def is_due(self, parser: Parser) -> bool:
-        return self.asked and (self.again or not parser.unfinished)
+        return self.asked and (not parser.unfinished or self.impatient)
+
+    def wait_seconds(self) -> float | None:
+        """How long a read may wait for the rest of a message."""
+        return max(0.0, self._deadline - time.monotonic()) if self.asked else None
 
 
 def append_stream(
-    fd: int, parser: Parser, sending: Sending, *, linger_seconds: float, atomic: bool = False, stop: Stop | None = None
+    fd: int,
+    new_parser: Callable[[], Parser],
+    sending: Sending,
+    *,
+    linger_seconds: float,
+    atomic: bool = False,
+    stop: Stop | None = None,
 ) -> None:
-    """Appends all that can be read from `fd`. On failure a file is left just behind the last stored message."""
-    stop = stop or Stop()
+    """Appends all that can be read from `fd`."""
     start = _position(fd)
     try:
-        _pump(fd, parser, sending, linger_seconds, atomic, stop)
+        _Pump(fd, new_parser(), sending, linger_seconds, stop).run(atomic=atomic)
     except HbufError as error:
         error.stored = sending.stored
-        if start is not None and isinstance(parser, LineParser):
-            _go_back(fd, start, sending.stored, parser)
+        if start is not None:
+            _go_back(fd, start, sending.stored, new_parser())
         raise
 
 
-def _pump(fd: int, parser: Parser, sending: Sending, linger_seconds: float, atomic: bool, stop: Stop) -> None:
-    pending: list[bytes] | list[Draft] = []
-    pending_bytes = 0
-    deadline: float | None = None
-    ended = False
-    while not ended:
-        data = _read(fd, deadline, stop, parser)
-        failed: BadInput | None = None
-        if data == b"":
-            ended = True
-            found: Iterable[bytes] | Iterable[Draft] = parser.close()
-        elif data is None:
-            ended = stop.is_due(parser)
-            found = parser.close() if stop.again else []
+def append_files(paths: Iterable[str], sending: Sending, limit_bytes: int) -> None:
+    """Appends each file as one message; `-` is standard input."""
+    pending: list[bytes] = []
+    try:
+        for path in paths:
+            pending.append(_read_file(path, limit_bytes))
+            if len(pending) >= _BATCH_MESSAGES or sum(map(len, pending)) >= _BATCH_BYTES:
+                batch, pending = pending, []
+                sending.send(batch)
+    finally:
+        sending.send(pending)
+
+
+def _read_file(path: str, limit_bytes: int) -> bytes:
+    with os_errors(path), open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+        body = file.read(limit_bytes + 1)
+    if len(body) > limit_bytes:
+        raise TooLarge(f"{path}: has more than {limit_bytes} bytes, which is the limit of a message")
+    return body
+
+
+class _Pump:
+    """Reads, parses, sends: what has come is sent when there is enough of it, or when it has waited long enough."""
+
+    def __init__(self, fd: int, parser: Parser, sending: Sending, linger_seconds: float, stop: Stop | None) -> None:
+        self._fd = fd
+        self._parser = parser
+        self._sending = sending
+        self._linger_seconds = linger_seconds
+        self._stop = stop
+        self._pending: list[bytes] | list[Draft] = []
+        self._pending_bytes = 0
+        self._deadline: float | None = None  # when what is pending must be sent
+
+    def run(self, *, atomic: bool) -> None:
+        ended = False
+        while not ended:
+            ended = self._take()
+            failed = self._parser.failed
+            if not atomic and (failed or ended or self._is_time()):
+                self._send()
+            if failed:
+                raise failed
+            if atomic and self._pending_bytes > MAX_UNIT_BYTES:
+                raise TooLarge(f"an atomic unit has more than {MAX_UNIT_BYTES} bytes")
+        if atomic and self._stop and self._stop.asked:
+            raise TryLater("it was stopped before the input had ended")
+        if atomic:
+            self._sending.send(self._pending, unit=True)
+
+    def _take(self) -> bool:
+        """Reads once. Returns whether that was the end."""
+        data = self._read()
+        if data:
+            found: Sequence[bytes] | Sequence[Draft] = self._parser.feed(data)
+            self._pending_bytes += len(data)
+        elif data == b"" or (self._stop and self._stop.is_due(self._parser)):
+            found = self._parser.close()
         else:
-            try:
-                found = parser.feed(data)
-            except BadInput as error:
-                found, failed = [], error
-            pending_bytes += len(data)
-        pending.extend(found)  # type: ignore[arg-type]  # a parser gives one kind
-        full = pending_bytes >= _BATCH_BYTES or len(pending) >= _BATCH_MESSAGES
-        late = deadline is not None and time.monotonic() >= deadline
-        if not atomic and pending and (full or late or ended or failed):
-            sending.send(pending)
-            pending, pending_bytes, deadline = [], 0, None
-        elif pending and deadline is None:
-            deadline = time.monotonic() + linger_seconds
-        if failed:
-            raise failed
-    if atomic and pending:
-        sending.send(pending, unit=True)
+            found = ()
+        if found and self._deadline is None:
+            self._deadline = time.monotonic() + self._linger_seconds
+        self._pending.extend(found)  # type: ignore[arg-type]  # a parser gives one kind
+        return data == b"" or bool(self._stop and self._stop.is_due(self._parser))
 
+    def _read(self) -> bytes | None:
+        """What there is to read, b"" at the end, or None when it is time to send or to stop."""
+        stop = self._stop
+        while not (stop and stop.is_due(self._parser)):
+            waits = [] if self._deadline is None else [max(0.0, self._deadline - time.monotonic())]
+            if stop and stop.asked:
+                waits.append(stop.wait_seconds() or 0.0)
+            watched = [self._fd, stop.wake_fd] if stop and not stop.asked else [self._fd]
+            ready, _, _ = select.select(watched, [], [], min(waits, default=None))
+            if self._fd in ready:
+                return os.read(self._fd, _READ_BYTES)
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                return None
+        return None
 
-def _read(fd: int, deadline: float | None, stop: Stop, parser: Parser) -> bytes | None:
-    """What there is to read, b"" at the end, or None when the time is up or a signal asked to stop."""
-    while True:
-        if stop.is_due(parser):
-            return None
-        wait = 0.1 if deadline is None else max(0.0, min(0.1, deadline - time.monotonic()))
-        ready, _, _ = select.select([fd], [], [], wait)
-        if ready:
-            return os.read(fd, _READ_BYTES)
-        if deadline is not None and time.monotonic() >= deadline:
-            return None
+    def _is_time(self) -> bool:
+        full = self._pending_bytes >= _BATCH_BYTES or len(self._pending) >= _BATCH_MESSAGES
+        return full or (self._deadline is not None and time.monotonic() >= self._deadline)
+
+    def _send(self) -> None:
+        pending, self._pending = self._pending, []
+        self._pending_bytes, self._deadline = 0, None
+        self._sending.send(pending)
 
 
 def _position(fd: int) -> int | None:
@@ -247,13 +229,24 @@ def _position(fd: int) -> int | None:
         return None
 
 
-def _go_back(fd: int, start: int, stored: int, parser: LineParser) -> None:
-    """Leaves a file just behind message number `stored`, so that the next run can go on from there."""
+def _go_back(fd: int, start: int, stored: int, parser: Parser) -> None:
+    """Leaves a file just behind message number `stored`, by reading it again."""
     os.lseek(fd, start, os.SEEK_SET)
-    again = LineParser(parser.separator)
     position, left = start, stored
     while left and (data := os.read(fd, _READ_BYTES)):
-        for message in again.feed(data)[:left]:
-            position += len(message) + len(parser.separator)
-            left -= 1
+        before = copy.deepcopy(parser)
+        found = len(parser.feed(data))
+        if found < left:
+            left -= found
+            position += len(data)
+            continue
+        low, high = 1, len(data)  # the shortest piece that completes the message
+        while low < high:
+            middle = (low + high) // 2
+            if len(copy.deepcopy(before).feed(data[:middle])) >= left:
+                high = middle
+            else:
+                low = middle + 1
+        position += low
+        left = 0
     os.lseek(fd, position, os.SEEK_SET)

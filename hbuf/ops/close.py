@@ -26,7 +26,7 @@ def _change(path: str, timeout_seconds: float, reason: str, *, closed: bool) -> 
     directory.require()
     gate = Gate(directory, lambda line: None)
     try:
-        with os_errors(directory.path):
+        with os_errors(directory.shown):
             gate.enter(timeout_seconds, even_closed=True)
             if (read_marker(directory.closed) is not None) == closed:
                 return False

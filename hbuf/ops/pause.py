@@ -59,7 +59,7 @@ def pause(
             notice(f"is paused already {there.describe()}")
             return None
         if time.monotonic() >= deadline:
-            raise Paused(f"{directory.path}: is paused by another command {there.describe()}")
+            raise Paused(f"{directory.shown}: is paused by another command {there.describe()}")
         time.sleep(_POLL_SECONDS)
 
 
@@ -76,8 +76,8 @@ def resume(path: str, *, timeout_seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _exclusive(directory: BufferDirectory, deadline: float) -> Iterator[None]:
-    lock = Lock(directory.lock)
-    with os_errors(directory.path):
+    lock = Lock(directory)
+    with os_errors(directory.shown):
         lock.acquire(deadline=deadline)
         try:
             yield

@@ -23,7 +23,7 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
     directory.require()
     gate = Gate(directory, notice)
     try:
-        with fsops.os_errors(directory.path):
+        with fsops.os_errors(directory.shown):
             gate.enter(timeout_seconds, even_closed=True)
             firsts = directory.segment_firsts()
             for first in firsts:

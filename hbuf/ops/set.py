@@ -15,7 +15,7 @@ def read_settings(path: str) -> Settings:
     """The settings that the chain says."""
     directory = BufferDirectory(path)
     directory.require()
-    with os_errors(directory.path):
+    with os_errors(directory.shown):
         return newest_opening(directory).settings
 
 

@@ -91,7 +91,7 @@ def verify(
     directory = BufferDirectory(path)
     directory.require()
     report = Report(path)
-    with os_errors(directory.path):
+    with os_errors(directory.shown):
         firsts = directory.segment_firsts()
         lengths = {first: os.stat(directory.segment(first)).st_size for first in firsts}
         newest = firsts[-1]
@@ -114,7 +114,7 @@ def verify(
 
 def _length_to_check(directory: BufferDirectory, newest: int, report: Report) -> int:
     """All of the newest segment when nobody is writing to it, else what is surely on disk."""
-    lock = Lock(directory.lock)
+    lock = Lock(directory)
     try:
         lock.acquire(shared=True)
     except (Locked, OSError):

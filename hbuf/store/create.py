@@ -30,13 +30,13 @@ def create_buffer(
 ) -> bool:
     """Makes the buffer and the directories above it. Returns False where it was there and may be."""
     check_buffer_name(directory.name)
-    with fsops.os_errors(directory.path):
+    with fsops.os_errors(directory.shown):
         if directory.exists():
             return _exists_already(directory, may_exist)
         if not directory.is_vacant():
-            raise CannotCreate(f"{directory.path}: exists and is not a buffer")
+            raise CannotCreate(f"{directory.shown}: exists and is not a buffer")
         _make_directories(directory.path)
-        lock = Lock(directory.lock)
+        lock = Lock(directory)
         lock.acquire(deadline=time.monotonic() + _WAIT_SECONDS)
         try:
             if directory.exists():
@@ -67,7 +67,7 @@ def create_buffer(
 def _exists_already(directory: BufferDirectory, may_exist: bool) -> bool:
     if may_exist:
         return False
-    raise CannotCreate(f"{directory.path}: exists already")
+    raise CannotCreate(f"{directory.shown}: exists already")
 
 
 def _make_directories(path: Path) -> None:

@@ -16,6 +16,7 @@ _OWN_FILES = {names.SETTINGS, names.SEGMENTS, names.LOCK, f".new-{names.SETTINGS
 
 class BufferDirectory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.shown = os.fspath(path)  # as the user named it, for what is said to people
         self.path = Path(os.path.abspath(path))
         self.segments = self.path / names.SEGMENTS
         self.quarantine = self.path / names.QUARANTINE
@@ -47,7 +48,7 @@ class BufferDirectory:
 
     def exists(self) -> bool:
         """Whether this is a buffer: a directory with at least one segment."""
-        with os_errors(self.path):
+        with os_errors(self.shown):
             return bool(self.segment_firsts())
 
     def is_vacant(self) -> bool:
@@ -63,11 +64,14 @@ class BufferDirectory:
         if self.exists():
             return
         if not self.path.exists():
-            raise NotFound(f"{self.path}: there is no such buffer")
-        raise NotFound(f"{self.path}: is not a buffer", hint="a buffer is a directory with segments/*.http in it")
+            raise NotFound(f"{self.shown}: there is no such buffer")
+        raise NotFound(f"{self.shown}: is not a buffer", hint="a buffer is a directory with segments/*.http in it")
 
     def segment(self, first: int) -> Path:
         return self.segments / (names.segment_stem(first) + names.SEGMENT_SUFFIX)
+
+    def segment_shown(self, first: int) -> str:
+        return f"{self.shown}: {self.segment(first).name}"
 
     def index(self, first: int) -> Path:
         return self.segments / (names.segment_stem(first) + names.INDEX_SUFFIX)

@@ -98,7 +98,7 @@ def replace_durably(path: Path, data: bytes, temporary: str | None = None) -> No
 
 
 @contextlib.contextmanager
-def os_errors(path: Path) -> Iterator[None]:
+def os_errors(path: Path | str) -> Iterator[None]:
     """Turns what the operating system refuses into hbuf's errors, naming `path` where it names no file."""
     try:
         yield
@@ -106,7 +106,7 @@ def os_errors(path: Path) -> Iterator[None]:
         raise translated(error, path) from error
 
 
-def translated(error: OSError, path: Path) -> HbufError:
+def translated(error: OSError, path: Path | str) -> HbufError:
     place = error.filename if error.filename is not None else path
     if isinstance(place, bytes):
         place = os.fsdecode(place)

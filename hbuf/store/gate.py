@@ -22,7 +22,7 @@ class Gate:
     def __init__(self, directory: BufferDirectory, notice: Callable[[str], None]) -> None:
         self._directory = directory
         self._notice = notice
-        self._lock = Lock(directory.lock)
+        self._lock = Lock(directory)
         self._held_since = time.monotonic()
 
     def enter(self, timeout_seconds: float, *, even_closed: bool = False) -> None:
@@ -44,7 +44,7 @@ class Gate:
                 raise
             self._lock.release()
             if time.monotonic() >= deadline:
-                raise Paused(f"{self._directory.path}: is paused {pause.describe()}")
+                raise Paused(f"{self._directory.shown}: is paused {pause.describe()}")
             time.sleep(_POLL_SECONDS)
 
     def leave(self) -> None:
@@ -65,6 +65,6 @@ class Gate:
         closed = read_marker(self._directory.closed)
         if closed:
             raise Closed(
-                f"{self._directory.path}: is closed for writing {closed.describe()}",
+                f"{self._directory.shown}: is closed for writing {closed.describe()}",
                 hint="hbuf-close --reopen opens it again",
             )

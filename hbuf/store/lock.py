@@ -8,10 +8,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from pathlib import Path
 
 from hbuf.errors import Locked
 from hbuf.store import fsops
+from hbuf.store.directory import BufferDirectory
 
 _POLL_SECONDS = 0.001
 
@@ -19,8 +19,9 @@ _POLL_SECONDS = 0.001
 class Lock:
     """Not for two threads at once: each has a `Lock` of its own."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, directory: BufferDirectory) -> None:
+        self._directory = directory
+        self._path = directory.lock
         self._fd = -1
 
     def acquire(self, *, shared: bool = False, deadline: float | None = None) -> None:
@@ -33,7 +34,7 @@ class Lock:
             except BlockingIOError:
                 if deadline is None or time.monotonic() >= deadline:
                     raise Locked(
-                        f"{self._path.parent}: is locked by another writer", hint="a longer --timeout waits for it"
+                        f"{self._directory.shown}: is locked by another writer", hint="a longer --timeout waits for it"
                     ) from None
                 time.sleep(_POLL_SECONDS)
                 continue

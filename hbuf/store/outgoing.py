@@ -21,7 +21,7 @@ class Outgoing:
     unit: bool = False
     strict_seq: bool = False
 
-    def part(self, start: int, end: int) -> Outgoing:
+    def part(self, start: int, end: int | None = None) -> Outgoing:
         fields = self.fields if isinstance(self.fields, Fields) else self.fields[start:end]
         producers = self.producers[start:end] if self.producers is not None else None
         return replace(self, bodies=self.bodies[start:end], fields=fields, producers=producers)
@@ -62,9 +62,20 @@ class Appended:
     time_us: int = 0
     duplicates: set[int] = field(default_factory=set)  # places in the batch
 
-    @property
-    def stored(self) -> int:
-        return sum(1 for record_id in self.ids if record_id)
+    @classmethod
+    def of(cls, count: int) -> Appended:
+        return cls([0] * count, [b""] * count)
+
+    def forget_from(self, place: int) -> None:
+        """What comes from `place` on is not settled."""
+        del self.seqs[place:], self.ids[place:]
+        self.duplicates = {each for each in self.duplicates if each < place}
+
+    def extend(self, following: Appended) -> None:
+        self.duplicates.update(len(self.seqs) + place for place in following.duplicates)
+        self.seqs += following.seqs
+        self.ids += following.ids
+        self.time_us = following.time_us or self.time_us
 
 
 def fresh_places(outgoing: Outgoing, known: Mapping[bytes, tuple[int, int]], done: Appended) -> list[int]:

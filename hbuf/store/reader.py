@@ -107,7 +107,7 @@ class Reader:
         self.directory = directory
         self.damage: dict[tuple[int, int], str] = {}  # (segment, byte): what is wrong there
         self._views: dict[int, _View] = {}
-        self._lock = Lock(directory.lock)
+        self._lock = Lock(directory)
         self._firsts: list[int] = []
         self.refresh()
 
@@ -125,7 +125,7 @@ class Reader:
 
     def refresh(self) -> None:
         """Lists the segments anew, and looks at the newest for new records."""
-        with fsops.os_errors(self.directory.path):
+        with fsops.os_errors(self.directory.shown):
             before = self._firsts[-1] if self._firsts else None
             self._firsts = self.directory.segment_firsts()
             if not self._firsts:
@@ -162,11 +162,11 @@ class Reader:
             return max(self.end_seq - place.number, self.first_seq)
         if place.kind == "time":
             return self.first_at(place.time_us)
-        raise NotFound(f"{self.directory.path}: there is no consumer '{place.name}'")
+        raise NotFound(f"{self.directory.shown}: there is no consumer '{place.name}'")
 
     def first_at(self, time_us: int) -> int:
         """The first number whose time is not earlier."""
-        with fsops.os_errors(self.directory.path):
+        with fsops.os_errors(self.directory.shown):
             for first in reversed(self._firsts):
                 view = self._view(first)
                 if view.count == 0 or (view.entry(0).time_us >= time_us and first != self._firsts[0]):
@@ -187,7 +187,7 @@ class Reader:
         `wanted` may look into a sealed segment's tags file and say which numbers matter: chunks without any are
         passed over.
         """
-        with fsops.os_errors(self.directory.path):
+        with fsops.os_errors(self.directory.shown):
             for i, first in enumerate(self._firsts):
                 following = self._firsts[i + 1] if i + 1 < len(self._firsts) else None
                 if first >= end or (following is not None and following <= start):

@@ -70,9 +70,11 @@ def open_tail(directory: BufferDirectory, first: int, notice: Callable[[str], No
 def _open_tail(
     directory: BufferDirectory, first: int, path: Path, segment_fd: int, notice: Callable[[str], None]
 ) -> Tail | Stranded:
-    opening = read_opening(segment_fd, path.name)
+    opening = read_opening(segment_fd, directory.segment_shown(first))
     if opening.first != first:
-        raise Damaged(f"{path.name}: byte 0: the segment says that its first number is {opening.first}")
+        raise Damaged(
+            f"{directory.segment_shown(first)}: byte 0: the segment says that its first number is {opening.first}"
+        )
     length = os.fstat(segment_fd).st_size
     header = read_index_header(directory.index(first))
     if header is not None and not is_of(header, opening):

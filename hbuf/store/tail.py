@@ -129,9 +129,9 @@ def index_header(tail: Tail) -> index.Header:
 
 def newest_opening(directory: BufferDirectory) -> Opening:
     """The opening of the newest segment: what the settings are now."""
-    path = directory.segment(directory.segment_firsts()[-1])
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    newest = directory.segment_firsts()[-1]
+    fd = os.open(directory.segment(newest), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return read_opening(fd, path.name)
+        return read_opening(fd, directory.segment_shown(newest))
     finally:
         os.close(fd)

@@ -80,7 +80,7 @@ class Writer:
         """Holds the lock, with the tail as it is now. Waits while the buffer is locked or paused."""
         if self._failed:
             raise self._failed
-        with fsops.os_errors(self.directory.path):
+        with fsops.os_errors(self.directory.shown):
             self._gate.enter(self.timeout_seconds)
             try:
                 yield self._current_tail()
@@ -88,27 +88,33 @@ class Writer:
                 self._gate.leave()
 
     def append(self, outgoing: Outgoing) -> Appended:
-        """Stores the messages, in order: on disk when it returns. What it raises tells how many were stored first:
-        a batch that goes over the end of a segment is one write for each.
+        """Stores the messages, in order: on disk when it returns. What it raises tells how many were stored first."""
+        done = Appended()
+        while (settled := len(done.seqs)) < len(outgoing.bodies):
+            try:
+                done.extend(self.append_some(outgoing.part(settled)))
+            except HbufError as error:
+                error.stored = settled
+                raise
+        return done
+
+    def append_some(self, outgoing: Outgoing) -> Appended:
+        """Stores the messages up to the end of the segment, at least one, with one write and one sync.
+
+        The result tells how many are settled, from the first on. When it raises none is. A unit is never split.
         """
-        count = len(outgoing.bodies)
-        done = Appended([0] * count, [b""] * count)
-        if not count:
-            return done
+        done = Appended.of(len(outgoing.bodies))
         try:
             with self.locked() as tail:
                 places = fresh_places(outgoing, self._known_producers(outgoing, tail), done)
-                fresh = outgoing if len(places) == count else outgoing.only(places)
-                sizes = self._sizes(fresh, tail)
-                at = 0
-                while at < len(places):
-                    end = self._make_room(sizes, at, unit=outgoing.unit)
-                    self._append_part(fresh.part(at, end), places[at:end], done)
-                    at = end
+                fresh = outgoing if len(places) == len(outgoing.bodies) else outgoing.only(places)
+                if places:
+                    sizes = self._sizes(fresh, tail)
+                    end = self._make_room(sizes, unit=outgoing.unit)
+                    self._append_part(fresh.part(0, end), places[:end], done)
+                    if end < len(places):
+                        done.forget_from(places[end])
                 self._save_producers_sometimes()
-        except HbufError as error:
-            error.stored = done.stored
-            raise
         finally:
             self._seal_rolled()
         return done
@@ -138,7 +144,7 @@ class Writer:
         self._refuse_what_is_not_known(self._tail.opening.settings)
         if settings_file_fault(self.directory, self._tail.opening, firsts):
             raise Damaged(
-                f"{self.directory.settings}: differs from what the chain says",
+                f"{self.directory.shown}: buffer.json differs from what the chain says",
                 hint="hbuf-verify tells more; remove it to have it written from the chain",
             )
         if not self.directory.settings.exists() or self._settings_are_behind(self._tail):
@@ -153,7 +159,7 @@ class Writer:
     def _refuse_what_is_not_known(self, settings: Settings) -> None:
         for name in ("sign", "recipients"):
             if dict(settings.others).get(name):
-                raise NotAllowed(f"{self.directory.path}: this version cannot write where '{name}' is set")
+                raise NotAllowed(f"{self.directory.shown}: this version cannot write where '{name}' is set")
 
     def _is_where_it_was(self, tail: Tail) -> bool:
         """Any writer since would have made the segment longer, or opened the one that follows it."""
@@ -173,7 +179,7 @@ class Writer:
 
     def _the_tail(self) -> Tail:
         if self._tail is None:
-            raise StorageFailed(f"{self.directory.path}: is not open")
+            raise StorageFailed(f"{self.directory.shown}: is not open")
         return self._tail
 
     # Appending
@@ -184,20 +190,20 @@ class Writer:
         largest = max(map(len, outgoing.bodies), default=0)
         if largest > settings.max_message_bytes:
             raise TooLarge(
-                f"{self.directory.path}: a message has {largest} bytes; the limit is {settings.max_message_bytes}",
+                f"a message has {largest} bytes; the limit is {settings.max_message_bytes}",
                 hint="the setting max_message_bytes can be raised with hbuf-set",
             )
         last_seq = tail.next_seq + len(outgoing.bodies)
         lines_bytes = most_lines_bytes(self._name(settings), last_seq, salted=settings.erasable)
         sizes = outgoing.most_bytes_each(lines_bytes)
         if outgoing.unit and sum(sizes) > MAX_UNIT_BYTES:
-            raise TooLarge(f"{self.directory.path}: an atomic unit has more than {MAX_UNIT_BYTES} bytes")
+            raise TooLarge(f"an atomic unit has more than {MAX_UNIT_BYTES} bytes")
         return sizes
 
-    def _make_room(self, sizes: list[int], start: int, *, unit: bool) -> int:
-        """Rolls if it is time to. Returns how far the messages from `start` on fit into the segment."""
+    def _make_room(self, sizes: list[int], *, unit: bool) -> int:
+        """Rolls if it is time to. Returns how many of the messages fit into the segment."""
         tail = self._the_tail()
-        if tail.count and self._is_full(tail, sum(sizes) if unit else sizes[start]):
+        if tail.count and self._is_full(tail, sum(sizes) if unit else sizes[0]):
             self._open_segment(tail.opening.settings)
             tail = self._the_tail()
         settings = tail.opening.settings
@@ -205,10 +211,9 @@ class Writer:
         if unit:
             return end
         if settings.segment_messages is not None:
-            end = min(end, start + settings.segment_messages - tail.count)
+            end = min(end, settings.segment_messages - tail.count)
         room = settings.segment_bytes - tail.length
-        ends = list(itertools.accumulate(sizes[start:end]))
-        return max(start + bisect.bisect_right(ends, room), start + 1)
+        return max(bisect.bisect_right(list(itertools.accumulate(sizes[:end])), room), 1)
 
     def _is_full(self, tail: Tail, following_bytes: int) -> bool:
         settings = tail.opening.settings
@@ -256,7 +261,7 @@ class Writer:
         ahead = (now - wall) - (self._clock.steady_us() - steady)
         if ahead > self._clock_limit_us:
             raise ClockJumped(
-                f"{self.directory.path}: the clock jumped ahead by {ahead // 1_000_000} seconds",
+                f"{self.directory.shown}: the clock jumped ahead by {ahead // 1_000_000} seconds",
                 hint="set the clock right; if it is right now, start again",
             )
         return max(now, tail.last_time_us)
@@ -280,9 +285,9 @@ class Writer:
             with contextlib.suppress(OSError):
                 why = f"an append failed and could not be undone: {second.strerror}"
                 os.close(write_marker(self.directory.closed, why, self._clock.now_us()))
-            self._failed = Closed(f"{self.directory.path}: an append failed and could not be undone; it is closed")
+            self._failed = Closed(f"{self.directory.shown}: an append failed and could not be undone; it is closed")
         if isinstance(error, OSError) and self._failed is None:
-            failure = fsops.translated(error, self.directory.path)
+            failure = fsops.translated(error, self.directory.shown)
             if isinstance(failure, StorageFailed):
                 # What the cache holds is no longer known to be on disk: whoever goes on must open again.
                 self._failed = failure

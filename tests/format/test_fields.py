@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbuf.errors import TooLarge, UsageError
-from hbuf.format.fields import NO_FIELDS, check_value, encode_fields, parse_fields, parse_tags
+from hbuf.format.fields import MAX_PRODUCER_BYTES, NO_FIELDS, encode_fields, encode_producer, parse_fields, parse_tags
 from hbuf.format.grammar import MAX_FIELDS_BYTES
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20).map(lambda text: text.strip(" "))
@@ -56,15 +56,21 @@ def test_value_that_cannot_be_kept_is_refused_wherever_it_stands(value: str) -> 
     with pytest.raises(UsageError):
         encode_fields(None, [], [("x-a", value)])
     with pytest.raises(UsageError):
-        check_value("producer", value)
+        encode_producer(value)
 
 
 def test_empty_key_and_empty_producer_are_refused_and_empty_tag_is_not() -> None:
     with pytest.raises(UsageError, match="empty"):
         encode_fields("", [], [])
     with pytest.raises(UsageError, match="empty"):
-        check_value("producer", "")
+        encode_producer("")
     assert encode_fields(None, [""], []).encoded == b"x-hbuf-tag: \r\n"
+
+
+def test_producer_at_its_limit_is_taken_and_one_past_is_not() -> None:
+    assert encode_producer("p" * MAX_PRODUCER_BYTES) == b"p" * MAX_PRODUCER_BYTES
+    with pytest.raises(UsageError, match="limit"):
+        encode_producer("p" * (MAX_PRODUCER_BYTES + 1))
 
 
 def test_fields_at_their_limit_are_taken_and_one_past_is_not() -> None:
