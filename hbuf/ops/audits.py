@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import hbuf
 from hbuf.errors import StorageFailed
 from hbuf.store.audit import SegmentAudit, audit_segment
 
@@ -73,7 +72,7 @@ def _in_process(share: list[Task]) -> list[SegmentAudit]:
     import pickle
     import subprocess
 
-    package = str(Path(hbuf.__file__).parent.parent)
+    package = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-P", "-c", _WORKER, package], input=pickle.dumps(share), stdout=subprocess.PIPE, check=False
     )
