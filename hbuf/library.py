@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from hbuf.format.message import Draft, Message
 from hbuf.format.places import Place, parse_place
 from hbuf.ops import create as create_op
 from hbuf.ops import tail as tail_op
+from hbuf.ops.filter import Filter, compile_pattern
 from hbuf.ops.verify import Report, parse_expected
 from hbuf.ops.verify import verify as verify_op
 from hbuf.store.directory import BufferDirectory
@@ -152,11 +152,11 @@ def _place(place: str | Place) -> Place:
     return place if isinstance(place, Place) else parse_place(place, time.time_ns() // 1000)
 
 
-def _filter(key: str | None, tag: str | None, pattern: str | None) -> tail_op.Filter:
-    return tail_op.Filter(
+def _filter(key: str | None, tag: str | None, pattern: str | None) -> Filter:
+    return Filter(
         key.encode() if key is not None else None,
         tag.encode() if tag is not None else None,
-        re.compile(pattern.encode()) if pattern is not None else None,
+        compile_pattern(pattern) if pattern is not None else None,
     )
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import Buffers, Version, complain, program, run
+from hbuf.cli.printing import Form, Printer, complain_of_damage
+from hbuf.cli.program import Buffers, Version, program, run
 from hbuf.errors import UsageError
-from hbuf.format.jsonlines import encode_json
-from hbuf.format.message import message_of
 from hbuf.format.places import parse_place
-from hbuf.ops.grep import compile_pattern, matches
-from hbuf.ops.tail import Filter
+from hbuf.ops.filter import Filter, compile_pattern
+from hbuf.ops.tail import select_chunks
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.reader import Reader
 
@@ -41,35 +41,33 @@ def grep_command(
     """Print messages whose body or fields match PATTERN."""
     if http and as_json:
         raise UsageError("choose one of --http and --json")
-    compiled = compile_pattern(pattern, ignore_case=ignore_case, fixed=fixed)
-    wanted = Filter(key.encode() if key is not None else None, tag.encode() if tag is not None else None)
+    wanted = Filter(
+        key.encode() if key is not None else None,
+        tag.encode() if tag is not None else None,
+        compile_pattern(pattern, ignore_case=ignore_case, fixed=fixed),
+        in_fields=True,
+        invert=invert,
+    )
     parsed_place = parse_place(place, time.time_ns() // 1000)
+    form: Form = "http" if http else "json" if as_json else "body"
     found_any = damaged = False
     out = sys.stdout.buffer
     for buffer in buffers:
-        prefix = f"{buffer}:".encode() if len(buffers) > 1 and not (http or as_json) else b""
-        directory = BufferDirectory(buffer)
-        found = 0
-        with Reader(directory) as reader:
-            for chunk, i, record in matches(reader, reader.resolve(parsed_place), compiled, wanted, invert=invert):
-                found += 1
-                if list_only:
+        prefix = os.fsencode(buffer) + b":" if len(buffers) > 1 and form == "body" else b""
+        with Reader(BufferDirectory(buffer)) as reader:
+            printer = Printer(reader, form, b"\0" if null else b"\n")
+            found = 0
+            for chunk, places in select_chunks(reader, reader.resolve(parsed_place), reader.end_seq, wanted):
+                found += len(places)
+                if list_only and found:
                     break
-                if count:
-                    continue
-                if http:
-                    out.write(chunk.data[record.start : record.end])
-                elif as_json:
-                    out.write(encode_json(message_of(chunk.data, record, directory.tenant, directory.name)) + b"\n")
-                else:
-                    numbered = b"%d:" % (chunk.first + i) if number else b""
-                    body = chunk.data[record.section_end : record.end - 2]
-                    out.write(prefix + numbered + body + (b"\0" if null else b"\n"))
-            for (first, at), reason in reader.damage.items():
-                complain(NAME, f"{buffer}: {directory.segment(first).name}: byte {at}: {reason}")
-                damaged = True
+                if not count and not list_only:
+                    lines = printer.encode(chunk, places)
+                    numbers = [b"%d:" % (chunk.first + i) if number and form == "body" else b"" for i in places]
+                    out.writelines(prefix + seq + line for seq, line in zip(numbers, lines, strict=True))
+            damaged = complain_of_damage(NAME, reader) or damaged
         if list_only and found:
-            out.write(buffer.encode() + b"\n")
+            out.write(os.fsencode(buffer) + b"\n")
         elif count:
             out.write(prefix + b"%d\n" % found)
         found_any = found_any or found > 0

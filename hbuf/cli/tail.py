@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from typing import Annotated
@@ -10,15 +9,15 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.append import decode_separator
-from hbuf.cli.program import Buffer, Version, complain, program, run
+from hbuf.cli.printing import Printer, complain_of_damage
+from hbuf.cli.program import Buffer, Version, program, run
 from hbuf.errors import UsageError
-from hbuf.format.jsonlines import encode_json
-from hbuf.format.message import message_of
 from hbuf.format.places import parse_place
 from hbuf.format.times import parse_moment
-from hbuf.ops.tail import Filter, Follower, bodies, note_damage, records, select_chunks
+from hbuf.ops.filter import Filter, compile_pattern
+from hbuf.ops.tail import Follower, select_chunks
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.reader import Chunk, Reader
+from hbuf.store.reader import Reader
 
 NAME = "hbuf-tail"
 
@@ -61,16 +60,15 @@ def tail_command(
     wanted = Filter(
         key.encode() if key is not None else None,
         tag.encode() if tag is not None else None,
-        _pattern(grep),
-        parse_moment(until, now_us) if until is not None else None,
+        compile_pattern(grep) if grep is not None else None,
+        until_us=parse_moment(until, now_us) if until is not None else None,
     )
     end_of_each = b"\0" if null else b"\n" if separator is None else decode_separator(separator)
-    directory = BufferDirectory(buffer)
-    with Reader(directory) as reader:
+    with Reader(BufferDirectory(buffer)) as reader:
         start = _start(reader, place, lines, since, now_us)
-        printer = _Printer(directory, reader, "http" if http else "json" if as_json else "raw", end_of_each, count)
-        _show(reader, start, wanted, printer, follow=follow, poll=poll)
-        return _report_damage(reader)
+        printer = Printer(reader, "http" if http else "json" if as_json else "body", end_of_each)
+        _show(reader, start, wanted, printer, count, follow=follow, poll=poll)
+        return 65 if complain_of_damage(NAME, reader) else 0
 
 
 def _start(reader: Reader, place: str | None, lines: int, since: str | None, now_us: int) -> int:
@@ -85,64 +83,22 @@ def _start(reader: Reader, place: str | None, lines: int, since: str | None, now
     return start
 
 
-def _pattern(grep: str | None) -> re.Pattern[bytes] | None:
-    if grep is None:
-        return None
-    try:
-        return re.compile(grep.encode())
-    except re.error as error:
-        raise UsageError(f"'{grep}' is not a regular expression: {error}") from None
-
-
-class _Printer:
-    """Writes chunks to standard output, whole ones at a time."""
-
-    def __init__(self, directory: BufferDirectory, reader: Reader, form: str, end: bytes, most: int | None) -> None:
-        self._directory = directory
-        self._reader = reader
-        self._form = form
-        self._end = end
-        self._left = most
-
-    @property
-    def done(self) -> bool:
-        return self._left is not None and self._left <= 0
-
-    def show(self, chunk: Chunk, places: list[int] | None) -> None:
-        if self._left is not None:
-            places = (list(range(len(chunk.entries))) if places is None else places)[: self._left]
-            self._left -= len(places)
-        if self._form == "http":
-            out = b"".join(records(chunk, places))
-        elif self._form == "json":
-            out = b"".join(self._json(chunk, places))
-        else:
-            found = bodies(chunk, places)
-            out = self._end.join([*found, b""]) if found else b""
-        sys.stdout.buffer.write(out)
-
-    def _json(self, chunk: Chunk, places: list[int] | None) -> list[bytes]:
-        lines = []
-        for i in range(len(chunk.entries)) if places is None else places:
-            record = chunk.parse(i)
-            if record is None:
-                note_damage(self._reader, chunk, i)
-            else:
-                message = message_of(chunk.data, record, self._directory.tenant, self._directory.name)
-                lines.append(encode_json(message) + b"\n")
-        return lines
-
-
-def _show(reader: Reader, start: int, wanted: Filter, printer: _Printer, *, follow: bool, poll: bool) -> None:
+def _show(
+    reader: Reader, start: int, wanted: Filter, printer: Printer, most: int | None, *, follow: bool, poll: bool
+) -> None:
     follower = Follower(reader, poll=poll) if follow else None
+    out = sys.stdout.buffer
     at, end = start, reader.end_seq
+    left = sys.maxsize if most is None else most
     try:
-        while True:
+        while left:
             for chunk, places in select_chunks(reader, at, end, wanted):
-                printer.show(chunk, places)
-                if printer.done:
+                lines = printer.encode(chunk, places[:left])
+                out.write(b"".join(lines))
+                left -= len(lines)
+                if not left:
                     return
-            sys.stdout.buffer.flush()
+            out.flush()
             if follower is None:
                 return
             at = max(at, end)
@@ -150,12 +106,6 @@ def _show(reader: Reader, start: int, wanted: Filter, printer: _Printer, *, foll
     finally:
         if follower is not None:
             follower.close()
-
-
-def _report_damage(reader: Reader) -> int:
-    for (first, at), reason in reader.damage.items():
-        complain(NAME, f"{reader.directory.segment(first).name}: byte {at}: {reason}")
-    return 65 if reader.damage else 0
 
 
 app = program(NAME, tail_command, "Example: hbuf-tail -f ./orders --key user-17 --json")

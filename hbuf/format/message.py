@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -19,8 +18,7 @@ class Draft(NamedTuple):
     producer: tuple[bytes, int] | None = None  # its name, and its number for this message
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     tenant: str
     buffer: str
     seq: int

@@ -20,12 +20,12 @@ _UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 
 
 
 def encode_time(time_us: int) -> str:
-    return datetime_of(time_us).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    return datetime_of(time_us).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def parse_time(text: str) -> int:
-    """Microseconds of a record's time. Raises ValueError for a day that no calendar has."""
-    return microseconds_of(datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC))
+    """Microseconds of a time as records write it. Raises ValueError for a day that no calendar has."""
+    return microseconds_of(datetime.fromisoformat(text))
 
 
 def datetime_of(time_us: int) -> datetime:

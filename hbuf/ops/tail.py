@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from hbuf.format import index
 from hbuf.format.message import Message, message_of
 from hbuf.format.places import END, Place
-from hbuf.format.scan import Record, key_of, tags_of
-from hbuf.format.tags import Tags, key_term, tag_term
+from hbuf.ops.filter import EVERYTHING, Filter
 from hbuf.store.reader import Chunk, Reader
 
 _POLL_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which messages are wanted. Empty: all."""
-
-    key: bytes | None = None
-    tag: bytes | None = None
-    pattern: re.Pattern[bytes] | None = None
-    until_us: int | None = None
-
-    @property
-    def by_terms(self) -> bool:
-        return self.key is not None or self.tag is not None
-
-    def terms(self, tags: Tags) -> set[int]:
-        found = [tags.find([term]) for term in self._terms()]
-        return set.intersection(*found)
-
-    def _terms(self) -> list[bytes]:
-        terms = [key_term(self.key)] if self.key is not None else []
-        return [*terms, tag_term(self.tag)] if self.tag is not None else terms
-
-    def wants(self, data: bytes, record: Record) -> bool:
-        if self.key is not None and key_of(data, record) != self.key:
-            return False
-        if self.tag is not None and self.tag not in tags_of(data, record):
-            return False
-        return self.pattern is None or self.pattern.search(data, record.section_end, record.end - 2) is not None
-
-    @property
-    def wants_all(self) -> bool:
-        return not self.by_terms and self.pattern is None
-
-
-EVERYTHING = Filter()
-
-
-def select_chunks(reader: Reader, start: int, end: int, wanted: Filter) -> Iterator[tuple[Chunk, list[int] | None]]:
-    """Chunks, each with the places in it that are wanted (None: all of them)."""
+def select_chunks(reader: Reader, start: int, end: int, wanted: Filter) -> Iterator[tuple[Chunk, Sequence[int]]]:
+    """Chunks, each with the places in it that are wanted."""
     terms = wanted.terms if wanted.by_terms else None
     for chunk in reader.chunks(start, end, terms):
         entries = chunk.entries
@@ -63,50 +24,22 @@ def select_chunks(reader: Reader, start: int, end: int, wanted: Filter) -> Itera
         if wanted.until_us is not None and entries[-1].time_us >= wanted.until_us:
             stop = next(i for i, entry in enumerate(entries) if entry.time_us >= wanted.until_us)
         if wanted.wants_all and stop == len(entries) and not any(entry.flags & index.FLAG_DELETE for entry in entries):
-            yield chunk, None
+            yield chunk, range(stop)
             continue
-        places = []
-        for i in range(stop):
-            if entries[i].flags & index.FLAG_DELETE:
-                continue
-            record = chunk.parse(i)
-            if record is None:
-                note_damage(reader, chunk, i)
-            elif wanted.wants(chunk.data, record):
-                places.append(i)
-        yield chunk, places
+        yield chunk, wanted.places(reader, chunk, stop)
         if stop < len(entries):
             return
-
-
-def note_damage(reader: Reader, chunk: Chunk, i: int) -> None:
-    """Message `i` of a chunk cannot be read: said once, and passed over."""
-    seq = chunk.first + i
-    reader.damage[reader.segment_of(seq), chunk.entries[i].offset] = f"message {seq} is damaged"
 
 
 def messages(reader: Reader, start: int, end: int, wanted: Filter = EVERYTHING) -> Iterator[Message]:
     tenant, name = reader.directory.tenant, reader.directory.name
     for chunk, places in select_chunks(reader, start, end, wanted):
-        for i in range(len(chunk.entries)) if places is None else places:
+        for i in places:
             record = chunk.parse(i)
             if record is None:
-                note_damage(reader, chunk, i)
+                reader.note_damage(chunk, i)
             else:
                 yield message_of(chunk.data, record, tenant, name)
-
-
-def bodies(chunk: Chunk, places: list[int] | None) -> list[bytes]:
-    """Bodies by the index alone: nothing is parsed."""
-    base, data = chunk.base, chunk.data
-    entries = chunk.entries if places is None else [chunk.entries[i] for i in places]
-    return [data[entry[1] - base + entry[3] : entry[1] - base + entry[3] + entry[2]] for entry in entries]
-
-
-def records(chunk: Chunk, places: list[int] | None) -> list[bytes]:
-    """Records as they are stored."""
-    entries = chunk.entries if places is None else [chunk.entries[i] for i in places]
-    return [chunk.data[entry.offset - chunk.base : entry.end - chunk.base] for entry in entries]
 
 
 class Follower:

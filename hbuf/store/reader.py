@@ -49,6 +49,27 @@ class Chunk(NamedTuple):
             return None
         return record
 
+    def body(self, i: int) -> bytes:
+        """The body of message `i`, by the index alone."""
+        entry = self.entries[i]
+        start = entry.offset - self.base + entry.section_length
+        return self.data[start : start + entry.body_length]
+
+    def has_fields(self, i: int) -> bool:
+        """Whether something stands between the head of record `i` and its trailer."""
+        entry = self.entries[i]
+        return not self.data.startswith(
+            (b"x-hbuf-salt: ", b"x-hbuf-id: "), entry.offset - self.base + entry.head_length
+        )
+
+    def holding(self, needle: bytes) -> Iterator[int]:
+        """The records that have `needle` in their bytes, wherever."""
+        at = self.data.find(needle)
+        while at >= 0:
+            i = bisect.bisect_right(self.entries, self.base + at, key=lambda entry: entry.offset) - 1
+            yield i
+            at = self.data.find(needle, self.entries[i].end - self.base)
+
 
 class _View:
     """One segment, open, with entries for what may be shown of it."""
@@ -180,6 +201,11 @@ class Reader:
         for chunk in self.chunks(seq, seq + 1):
             return chunk.entries[0].time_us
         return None
+
+    def note_damage(self, chunk: Chunk, i: int) -> None:
+        """Record `i` of a chunk cannot be read."""
+        seq = chunk.first + i
+        self.damage[self.segment_of(seq), chunk.entries[i].offset] = f"message {seq} is damaged"
 
     def chunks(self, start: int, end: int, wanted: Callable[[Tags], set[int]] | None = None) -> Iterator[Chunk]:
         """Records `start` up to but not `end`, in order, in chunks of about a megabyte.

@@ -1,0 +1,45 @@
+"""Messages as hbuf-tail and hbuf-grep write them: bodies, records as they are stored, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from hbuf.cli.program import complain
+from hbuf.format.jsonlines import encode_json
+from hbuf.format.message import message_of
+from hbuf.store.reader import Chunk, Reader
+
+Form = Literal["body", "http", "json"]
+
+
+class Printer:
+    def __init__(self, reader: Reader, form: Form, end: bytes) -> None:
+        self._reader = reader
+        self._form = form
+        self._end = end  # behind each body
+
+    def encode(self, chunk: Chunk, places: Iterable[int]) -> list[bytes]:
+        """What is written of each message; of one that is damaged, nothing."""
+        if self._form == "body":
+            end = self._end
+            return [chunk.body(i) + end for i in places]
+        if self._form == "http":
+            base, entries = chunk.base, chunk.entries
+            return [chunk.data[entries[i].offset - base : entries[i].end - base] for i in places]
+        return [self._encode_json(chunk, i) for i in places]
+
+    def _encode_json(self, chunk: Chunk, i: int) -> bytes:
+        record = chunk.parse(i)
+        if record is None:
+            self._reader.note_damage(chunk, i)
+            return b""
+        directory = self._reader.directory
+        return encode_json(message_of(chunk.data, record, directory.tenant, directory.name)) + b"\n"
+
+
+def complain_of_damage(program: str, reader: Reader) -> bool:
+    """Says where the buffer is damaged. Returns whether it is."""
+    for (first, at), reason in sorted(reader.damage.items()):
+        complain(program, f"{reader.directory.segment_shown(first)}: byte {at}: {reason}")
+    return bool(reader.damage)
