@@ -8,7 +8,8 @@ from typing import Literal
 from hbuf.cli.program import complain
 from hbuf.format.jsonlines import encode_json
 from hbuf.format.message import message_of
-from hbuf.store.reader import Chunk, Reader
+from hbuf.store.reader import Reader
+from hbuf.store.view import Chunk
 
 Form = Literal["body", "http", "json"]
 

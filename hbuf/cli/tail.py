@@ -61,34 +61,46 @@ def tail_command(
         key.encode() if key is not None else None,
         tag.encode() if tag is not None else None,
         compile_pattern(grep) if grep is not None else None,
-        until_us=parse_moment(until, now_us) if until is not None else None,
     )
     end_of_each = b"\0" if null else b"\n" if separator is None else decode_separator(separator)
     with Reader(BufferDirectory(buffer)) as reader:
-        start = _start(reader, place, lines, since, now_us)
+        until_us = parse_moment(until, now_us) if until is not None else None
+        start = _start(reader, place, lines, since, until_us, now_us)
         printer = Printer(reader, "http" if http else "json" if as_json else "body", end_of_each)
-        _show(reader, start, wanted, printer, count, follow=follow, poll=poll)
+        _show(reader, start, until_us, wanted, printer, count, follow=follow, poll=poll)
         return 65 if complain_of_damage(NAME, reader) else 0
 
 
-def _start(reader: Reader, place: str | None, lines: int, since: str | None, now_us: int) -> int:
+def _end(reader: Reader, until_us: int | None) -> int:
+    return reader.end_seq if until_us is None else min(reader.first_at(until_us), reader.end_seq)
+
+
+def _start(reader: Reader, place: str | None, lines: int, since: str | None, until_us: int | None, now_us: int) -> int:
     if place is not None:
         start = reader.resolve(parse_place(place, now_us))
     elif since is not None:
         start = reader.first_seq
     else:
-        start = max(reader.end_seq - lines, reader.first_seq)
+        start = max(_end(reader, until_us) - lines, reader.first_seq)
     if since is not None:
         start = max(start, reader.first_at(parse_moment(since, now_us)))
     return start
 
 
 def _show(
-    reader: Reader, start: int, wanted: Filter, printer: Printer, most: int | None, *, follow: bool, poll: bool
+    reader: Reader,
+    start: int,
+    until_us: int | None,
+    wanted: Filter,
+    printer: Printer,
+    most: int | None,
+    *,
+    follow: bool,
+    poll: bool,
 ) -> None:
     follower = Follower(reader, poll=poll) if follow else None
     out = sys.stdout.buffer
-    at, end = start, reader.end_seq
+    at, end = start, _end(reader, until_us)
     left = sys.maxsize if most is None else most
     try:
         while left:
@@ -99,10 +111,11 @@ def _show(
                 if not left:
                     return
             out.flush()
-            if follower is None:
+            if follower is None or end < reader.end_seq:
                 return
             at = max(at, end)
-            end = follower.wait(at)
+            follower.wait(at)
+            end = _end(reader, until_us)
     finally:
         if follower is not None:
             follower.close()

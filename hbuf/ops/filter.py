@@ -6,14 +6,14 @@ It looks for bytes first, parses what has them, and decides on the record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hbuf.errors import UsageError
-from hbuf.format import index
 from hbuf.format.scan import Record, key_of, tags_of
 from hbuf.format.tags import Tags, key_term, tag_term
-from hbuf.store.reader import Chunk, Reader
+from hbuf.store.reader import Reader
+from hbuf.store.view import Chunk
 
 _SPECIAL = set(r".^$*+?{}[]\|()")
 
@@ -49,7 +49,6 @@ class Filter:
     pattern: Pattern | None = None
     in_fields: bool = False
     invert: bool = False  # of the pattern alone
-    until_us: int | None = None
 
     @property
     def by_terms(self) -> bool:
@@ -68,13 +67,13 @@ class Filter:
         terms = [key_term(self.key)] if self.key is not None else []
         return [*terms, tag_term(self.tag)] if self.tag is not None else terms
 
-    def places(self, reader: Reader, chunk: Chunk, stop: int) -> list[int]:
-        """Which of the first `stop` messages of a chunk are wanted. What cannot be read is noted as damage."""
+    def places(self, reader: Reader, chunk: Chunk) -> Sequence[int]:
+        """Which messages of a chunk are wanted. What cannot be read is noted as damage."""
+        if self.wants_all and not chunk.suspect and chunk.has_messages_only():
+            return range(len(chunk.entries))
         found = []
         for i in self._candidates(chunk):
-            if i >= stop:
-                break
-            if chunk.entries[i].flags & index.FLAG_DELETE or (not self.by_terms and not self._may_match(chunk, i)):
+            if not chunk.is_message(i) or (not self.by_terms and not self._may_match(chunk, i)):
                 continue
             record = chunk.parse(i)
             if record is None:

@@ -11,9 +11,10 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.gate import Gate
 from hbuf.store.index_file import read_index_header
 from hbuf.store.producers import save_producers
-from hbuf.store.recover import is_of, scan_whole, write_again
+from hbuf.store.recover import write_again
 from hbuf.store.seal import build_tags, producers_until
 from hbuf.store.tail import read_opening
+from hbuf.store.whole import is_of, scan_whole
 from hbuf.store.writer import Writer
 
 

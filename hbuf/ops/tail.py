@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from hbuf.format import index
 from hbuf.format.message import Message, message_of
 from hbuf.format.places import END, Place
 from hbuf.ops.filter import EVERYTHING, Filter
-from hbuf.store.reader import Chunk, Reader
+from hbuf.store.reader import Reader
+from hbuf.store.view import Chunk
 
 _POLL_SECONDS = 0.2
 
@@ -19,16 +19,7 @@ def select_chunks(reader: Reader, start: int, end: int, wanted: Filter) -> Itera
     """Chunks, each with the places in it that are wanted."""
     terms = wanted.terms if wanted.by_terms else None
     for chunk in reader.chunks(start, end, terms):
-        entries = chunk.entries
-        stop = len(entries)
-        if wanted.until_us is not None and entries[-1].time_us >= wanted.until_us:
-            stop = next(i for i, entry in enumerate(entries) if entry.time_us >= wanted.until_us)
-        if wanted.wants_all and stop == len(entries) and not any(entry.flags & index.FLAG_DELETE for entry in entries):
-            yield chunk, range(stop)
-            continue
-        yield chunk, wanted.places(reader, chunk, stop)
-        if stop < len(entries):
-            return
+        yield chunk, wanted.places(reader, chunk)
 
 
 def messages(reader: Reader, start: int, end: int, wanted: Filter = EVERYTHING) -> Iterator[Message]:

@@ -7,6 +7,7 @@ import os
 from hbuf.format import index, names
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.index_file import SYNC_EVERY
 from hbuf.store.tail import Tail
 
 
@@ -24,8 +25,11 @@ def sync_and_list(tail: Tail) -> None:
     fsops.sync_data(tail.segment_fd)
     entries = b"".join(tail.unlisted)
     fsops.write_all_at(tail.index_fd, entries, index.HEADER_BYTES + tail.listed * index.ENTRY_BYTES)
+    listed = tail.listed + len(entries) // index.ENTRY_BYTES
+    if listed // SYNC_EVERY > tail.listed // SYNC_EVERY:
+        fsops.sync_data(tail.index_fd)
     fsops.write_all_at(tail.index_fd, index.LENGTH.pack(tail.length), index.DURABLE_LENGTH_AT)
-    tail.listed += len(entries) // index.ENTRY_BYTES
+    tail.listed = listed
     tail.unlisted.clear()
     tail.durable = tail.length
 

@@ -14,6 +14,12 @@ from pathlib import Path
 from hbuf.errors import Damaged
 from hbuf.format import index
 
+# An index is synced whenever its entries pass a multiple of this, and not with every batch: a power cut can leave
+# holes in its last stretch alone, and a writer that opens it has no more than that to look through.
+SYNC_EVERY = 4096
+
+_HOLE = bytes(index.ENTRY_BYTES)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
@@ -29,6 +35,10 @@ class IndexFile:
     @property
     def last(self) -> index.Entry | None:
         return self.entry(self.count - 1) if self.count else None
+
+    def has_holes(self) -> bool:
+        """Whether a page of it never got to disk: it reads as zeros, and no entry is that."""
+        return _HOLE in self.entries(self.count // SYNC_EVERY * SYNC_EVERY)
 
     def entries(self, start: int = 0) -> bytes:
         """The entries from `start` on, as they are stored."""

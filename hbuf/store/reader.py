@@ -8,116 +8,25 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from hbuf.errors import HbufError, Locked, NotFound
-from hbuf.format import index
-from hbuf.format.check import ChainState, check_records
+from hbuf.format.check import ChainState
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.places import Place
-from hbuf.format.scan import Record, Unreadable, parse_record
 from hbuf.format.tags import Tags, parse_tags_file
+from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import IndexFile, opened_index, pread_all
+from hbuf.store.index_file import opened_index
 from hbuf.store.lock import Lock
-from hbuf.store.segment import record_at, says_the_same, windows
+from hbuf.store.segment import record_at, windows
 from hbuf.store.tail import read_opening
-
-CHUNK_BYTES = 1024 * 1024
-
-
-class Chunk(NamedTuple):
-    """Records back to back, with the index entries that tell them apart."""
-
-    first: int  # number of the first record, where there are no gaps between
-    base: int
-    data: bytes
-    entries: list[index.Entry]
-
-    def seqs(self) -> range:
-        return range(self.first, self.first + len(self.entries))
-
-    def parse(self, i: int) -> Record | None:
-        """Record `i`, or None where its bytes are damaged."""
-        entry = self.entries[i]
-        record = parse_record(self.data, entry.offset - self.base)
-        if isinstance(record, Unreadable) or not says_the_same(record, entry, self.first + i):
-            return None
-        return record
-
-    def body(self, i: int) -> bytes:
-        """The body of message `i`, by the index alone."""
-        entry = self.entries[i]
-        start = entry.offset - self.base + entry.section_length
-        return self.data[start : start + entry.body_length]
-
-    def has_fields(self, i: int) -> bool:
-        """Whether something stands between the head of record `i` and its trailer."""
-        entry = self.entries[i]
-        return not self.data.startswith(
-            (b"x-hbuf-salt: ", b"x-hbuf-id: "), entry.offset - self.base + entry.head_length
-        )
-
-    def holding(self, needle: bytes) -> Iterator[int]:
-        """The records that have `needle` in their bytes, wherever."""
-        at = self.data.find(needle)
-        while at >= 0:
-            i = bisect.bisect_right(self.entries, self.base + at, key=lambda entry: entry.offset) - 1
-            yield i
-            at = self.data.find(needle, self.entries[i].end - self.base)
-
-
-class _View:
-    """One segment, open, with entries for what may be shown of it."""
-
-    def __init__(self, first: int, fd: int) -> None:
-        self.first = first
-        self.fd = fd
-        self.start = 0  # where the first message begins
-        self.shown = 0  # how far entries reach, in bytes
-        self.entries = bytearray()
-        self.numbers: list[int] | None = None  # of each entry, where they are not first, first + 1, …
-        self.scanned = False
-
-    @property
-    def count(self) -> int:
-        return len(self.entries) // index.ENTRY_BYTES
-
-    @property
-    def end_seq(self) -> int:
-        """One more than the last number."""
-        if self.numbers is not None:
-            return self.numbers[-1] + 1 if self.numbers else self.first
-        return self.first + self.count
-
-    def entry(self, i: int) -> index.Entry:
-        return index.parse_entry(self.entries, i)
-
-    def place_of(self, seq: int) -> int:
-        """Which entry is that of `seq`, or of the next number that is there."""
-        if self.numbers is not None:
-            return bisect.bisect_left(self.numbers, seq)
-        return min(max(seq - self.first, 0), self.count)
-
-    def number(self, i: int) -> int:
-        return self.numbers[i] if self.numbers is not None else self.first + i
-
-    def take(self, known: IndexFile) -> bool:
-        """Adds the entries that the index has beyond those known. False where the last does not lead to its record."""
-        last = known.last
-        if last is not None and record_at(self.fd, last, self.first + known.count - 1) is None:
-            return False
-        if known.header.durable_length > self.shown:
-            self.entries += known.entries(self.count)
-            self.shown = known.header.durable_length
-        return True
-
-    def close(self) -> None:
-        os.close(self.fd)
+from hbuf.store.view import Chunk, View, is_boundary, search_time
+from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole
 
 
 class Reader:
@@ -127,7 +36,7 @@ class Reader:
         directory.require()
         self.directory = directory
         self.damage: dict[tuple[int, int], str] = {}  # (segment, byte): what is wrong there
-        self._views: dict[int, _View] = {}
+        self._views: dict[int, View] = {}
         self._lock = Lock(directory)
         self._firsts: list[int] = []
         self.refresh()
@@ -188,13 +97,24 @@ class Reader:
     def first_at(self, time_us: int) -> int:
         """The first number whose time is not earlier."""
         with fsops.os_errors(self.directory.shown):
-            for first in reversed(self._firsts):
-                view = self._view(first)
-                if view.count == 0 or (view.entry(0).time_us >= time_us and first != self._firsts[0]):
-                    continue
-                at = bisect.bisect_left(range(view.count), time_us, key=lambda i: view.entry(i).time_us)
-                return view.number(at) if at < view.count else view.end_seq
-            return self.first_seq
+            following = bisect.bisect_left(self._firsts, time_us, key=self._first_time)
+            if following == 0:
+                return self.first_seq
+            view = self._view(self._firsts[following - 1])
+            at = search_time(view, time_us)
+            if not is_boundary(view, at, time_us):
+                self._scan(view)
+                at = search_time(view, time_us)
+            return view.number(at) if at < view.count else view.end_seq
+
+    def _first_time(self, first: int) -> int:
+        """The time of a segment's first message, from the record itself where it can be read."""
+        view = self._view(first)
+        if not view.count:
+            return LAST_TIME_US
+        entry = view.entry(0)
+        record = record_at(view.fd, entry, view.number(0))
+        return entry.time_us if record is None else parse_time(record.time.decode())
 
     def time_of(self, seq: int) -> int | None:
         """The time of message `seq`, in microseconds."""
@@ -233,7 +153,7 @@ class Reader:
                 at = max(at, view.place_of(wanted[following]))
                 if at >= last:
                     return
-            chunk = self._chunk(view, at, last)
+            chunk = view.chunk(at, last)
             if chunk is None:
                 seq = view.number(at)
                 self._scan(view)
@@ -241,27 +161,6 @@ class Reader:
                 continue
             yield chunk
             at += len(chunk.entries)
-
-    def _chunk(self, view: _View, at: int, last: int) -> Chunk | None:
-        """About a megabyte of records from entry `at` on; None where the index turns out to be wrong."""
-        base = view.entry(at).offset
-        high = bisect.bisect_left(range(at + 1, last), base + CHUNK_BYTES, key=lambda i: view.entry(i).offset)
-        end = at + 1 + high
-        if view.numbers is not None:
-            run = view.numbers[at]
-            end = next((i for i in range(at, end) if view.numbers[i] != run + i - at), end)
-        size = index.ENTRY_BYTES
-        entries = index.parse_entries(memoryview(view.entries)[at * size : end * size])
-        if not index.joins(entries, base):
-            return None
-        length = entries[-1].end - base
-        data = pread_all(view.fd, length, base)
-        chunk = Chunk(view.number(at), base, data, entries)
-        if view.scanned:
-            return chunk
-        if len(data) < length or chunk.parse(0) is None or chunk.parse(len(entries) - 1) is None:
-            return None
-        return chunk
 
     def _wanted_numbers(self, first: int, wanted: Callable[[Tags], set[int]]) -> list[int] | None:
         """What the tags file of a sealed segment says, or None where it cannot be used."""
@@ -276,24 +175,24 @@ class Reader:
 
     # Segments
 
-    def _view(self, first: int) -> _View:
+    def _view(self, first: int) -> View:
         view = self._views.get(first)
         return view if view is not None else self._load(first)
 
-    def _load(self, first: int) -> _View:
+    def _load(self, first: int) -> View:
         view = self._views.get(first)
         newest = first == self._firsts[-1]
         if view is None:
             path = self.directory.segment(first)
-            view = _View(first, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            view = View(first, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
             try:
-                view.start = read_opening(view.fd, path.name).length
+                opening = read_opening(view.fd, path.name)
+                view.start, view.put_id = opening.length, opening.put_id
             except HbufError:
                 self.damage[first, 0] = "the record that opens the segment is damaged"
             self._views[first] = view
         if view.scanned:
-            self._scan(view)
-            return view
+            view.forget()  # there may be an index by now
         with opened_index(self.directory.index(first), first) as known:
             length = os.fstat(view.fd).st_size
             right = known is not None and known.header.durable_length <= length and view.take(known)
@@ -303,7 +202,7 @@ class Reader:
             self._show_more(view, wait=not newest)
         return view
 
-    def _show_more(self, view: _View, *, wait: bool) -> None:
+    def _show_more(self, view: View, *, wait: bool) -> None:
         """Records behind the durable length: an index that is behind, or a writer that does not sync.
 
         Under the shared lock nobody is writing them; synced, no power cut can take them back.
@@ -317,50 +216,62 @@ class Reader:
             length = os.fstat(view.fd).st_size
             if length <= view.shown:
                 return
-            with contextlib.suppress(OSError):  # a read-only file system has nothing that is not on disk
+            try:
                 os.fdatasync(view.fd)
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EINVAL):  # where nothing is written, all is on disk
+                    return
             self._add_verified(view, length)
 
-    def _add_verified(self, view: _View, length: int) -> None:
+    def _add_verified(self, view: View, length: int) -> None:
         """Entries for whole, verified, complete records behind what is shown."""
-        opening = read_opening(view.fd, self.directory.segment(view.first).name)
-        state = ChainState(opening.last_id, opening.first)
+        opening = read_opening(view.fd, self.directory.segment_shown(view.first))
+        found = found_by_put(opening)
         if view.count:
-            record = record_at(view.fd, view.entry(view.count - 1), view.number(view.count - 1))
+            last = view.entry(view.count - 1)
+            record = record_at(view.fd, last, view.number(view.count - 1))
             if record is None:
                 return
-            state = ChainState(record.id, record.seq + 1, record.time)
-        builder = EntryBuilder(view.shown or opening.length)
-        pending = bytearray()
-        for window in windows(view.fd, max(view.shown, opening.length), length, state.next_seq - 1):
-            for record in window.records:
-                if check_records(opening.hasher, window.data, [record], state, window.base):
-                    return
-                pending += builder.encode_entries([record], window.base)
-                if not state.unit_size:
-                    view.entries += pending
-                    pending.clear()
-                    view.shown = window.base + record.end
-            if window.damage:
-                return
+            found = Found(last.end, ChainState(record.id, record.seq + 1, record.time), last.time_us)
+        scan_on(view.fd, found, opening, length)
+        view.entries += b"".join(found.entries)
+        view.shown = found.end
 
-    def _scan(self, view: _View) -> None:
-        """Entries from the records themselves, stepping over damage. For the newest segment under the shared lock."""
+    def _scan(self, view: View) -> None:
+        """Entries from the records themselves, stepping over damage.
+
+        Of the newest segment, under the shared lock, only what verifies: the rest may be an append that was cut short.
+        """
         newest = view.first == self._firsts[-1]
         with self._shared_lock(wait=newest):
             length = os.fstat(view.fd).st_size
-            builder = EntryBuilder(view.start)
             view.entries.clear()
             view.numbers = []
-            for window in windows(view.fd, view.start, length, view.first - 1):
-                if window.damage and not (newest and window.damage.end == length):
-                    self.damage[view.first, window.damage.at] = window.damage.reason
-                for record in window.records:
-                    if record.seq and not (view.numbers and record.seq <= view.numbers[-1]):
-                        view.numbers.append(record.seq)
-                        view.entries += builder.encode_entries([record], window.base)
             view.shown = length
             view.scanned = True
+            start = view.start
+            if newest and start:
+                found = scan_whole(view.fd, read_opening(view.fd, self.directory.segment_shown(view.first)), length)
+                view.entries += b"".join(found.entries)
+                view.numbers += range(view.first, found.state.next_seq)
+                if not found.record_behind:
+                    return
+                start = found.end
+            self._scan_unverified(view, start, length, skip=start if newest else -1)
+
+    def _scan_unverified(self, view: View, start: int, length: int, skip: int) -> None:
+        """Entries of all well-formed records from `start` on, but for the one at `skip`, which does not verify."""
+        numbers = view.numbers if view.numbers is not None else []
+        builder = EntryBuilder(start)
+        for window in windows(view.fd, start, length, numbers[-1] if numbers else view.first - 1):
+            if window.damage:
+                self.damage[view.first, window.damage.at] = window.damage.reason
+            for record in window.records:
+                if window.base + record.start == skip:
+                    self.damage[view.first, skip] = f"message {record.seq} is damaged"
+                elif record.seq and not (numbers and record.seq <= numbers[-1]):
+                    numbers.append(record.seq)
+                    view.entries += builder.encode_entries([record], window.base)
 
     @contextlib.contextmanager
     def _shared_lock(self, *, wait: bool = False) -> Iterator[bool]:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hbuf.errors import Damaged
 from hbuf.format import index, names
-from hbuf.format.check import ChainState, check_records
-from hbuf.format.entries import EntryBuilder
-from hbuf.format.times import encode_time, parse_time
+from hbuf.format.scan import Record
+from hbuf.format.times import parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import IndexFile, opened_index, pread_all, read_index_header
 from hbuf.store.segment import record_at, windows
 from hbuf.store.tail import Opening, Tail, index_header, read_opening
+from hbuf.store.whole import found_by_index, found_by_put, is_of, scan_on
 
 _COPY_BYTES = 4 * 1024 * 1024
 
@@ -38,22 +38,9 @@ class Stranded:
     prev: bytes
     last_time_us: int
 
-
-@dataclass(slots=True)
-class Found:
-    """What a scan from some place of the segment on has shown to be whole, verified and complete."""
-
-    end: int
-    state: ChainState
-    last_time_us: int
-    entries: list[bytes] = field(default_factory=list)
-    record_behind: bool = False  # a well-formed record lies behind the damage that ended the scan
-
-    def accept(self, entries: bytes, state: ChainState, end: int, time_us: int) -> None:
-        self.entries.append(entries)
-        self.state = state
-        self.end = end
-        self.last_time_us = max(self.last_time_us, time_us)
+    def follow(self, record: Record) -> None:
+        self.prev = record.id
+        self.last_time_us = max(self.last_time_us, parse_time(record.time.decode()))
 
 
 def open_tail(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> Tail | Stranded:
@@ -81,11 +68,11 @@ def _open_tail(
         header = None
     durable = header.durable_length if header else 0
     with opened_index(directory.index(first), first) as index_file:
-        found = _found_by_index(segment_fd, index_file, opening, length) if index_file else None
+        found = found_by_index(segment_fd, index_file, opening, length) if index_file else None
         listed = index_file.count if index_file and found else None
-    found = found or _found_by_put(opening)
+    found = found or found_by_put(opening)
     if found.end < length:
-        _scan_on(segment_fd, found, opening, length)
+        scan_on(segment_fd, found, opening, length)
     if found.end < durable or (header is None and found.record_behind):
         stranded = _strand(directory, first, segment_fd, opening, length)
         notice(
@@ -116,72 +103,32 @@ def _open_tail(
     return tail
 
 
-def is_of(header: index.Header, opening: Opening) -> bool:
-    """Whether an index is that of the segment which begins with `opening`."""
-    return header.first == opening.first and header.put_id.hex().encode() == opening.put_id
-
-
-def _found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length: int) -> Found | None:
-    """What the index lists, if it belongs to this segment and its last entry is really there: no scan is needed."""
-    durable = listed.header.durable_length
-    if not is_of(listed.header, opening) or durable > length:
-        return None
-    last = listed.last
-    if last is None:
-        return _found_by_put(opening) if durable == opening.length else None
-    seq = opening.first + listed.count - 1
-    record = record_at(segment_fd, last, seq)
-    return Found(durable, ChainState(record.id, seq + 1, record.time), last.time_us) if record else None
-
-
-def _found_by_put(opening: Opening) -> Found:
-    time = encode_time(opening.last_time_us).encode()
-    return Found(opening.length, ChainState(opening.last_id, opening.first, time), opening.last_time_us)
-
-
-def scan_whole(segment_fd: int, opening: Opening, length: int) -> Found:
-    """All that is whole, verified and complete from the opening on, as if there were no index."""
-    found = _found_by_put(opening)
-    _scan_on(segment_fd, found, opening, length)
-    return found
-
-
-def _scan_on(segment_fd: int, found: Found, opening: Opening, length: int) -> None:
-    """Moves `found` on over all that is whole, verified and complete."""
-    builder = EntryBuilder(found.end)
-    state = replace(found.state)
-    pending: list[bytes] = []  # entries of a unit that is not complete yet
-    rest = windows(segment_fd, found.end, length, found.state.next_seq - 1)
-    for window in rest:
-        if window.damage:
-            found.record_behind = window.damage.end < length
-            return
-        # A whole window at once; one that has a fault or leaves a unit open, record by record.
-        ahead = replace(state)
-        together = not check_records(opening.hasher, window.data, window.records, ahead, window.base)
-        steps = [window.records] if together and not ahead.unit_size else [[record] for record in window.records]
-        for i, records in enumerate(steps):
-            if check_records(opening.hasher, window.data, records, state, window.base):
-                found.record_behind = i + 1 < len(steps) or any(later.records for later in rest)
-                return
-            pending.append(builder.encode_entries(records, window.base))
-            if not state.unit_size:
-                found.accept(b"".join(pending), replace(state), window.base + records[-1].end, builder.time_us)
-                pending.clear()
-
-
 def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Opening, length: int) -> Stranded:
     """Where messages go on behind a damaged segment: past every number that it or its index knows."""
     stranded = Stranded(opening, first, opening.last_id, opening.last_time_us)
-    for window in windows(segment_fd, opening.length, length, first - 1):
+    start = opening.length
+    with opened_index(directory.index(first), first) as listed:
+        if listed and is_of(listed.header, opening) and index.joins(index.parse_entries(listed.entries()), start):
+            # The index tells where records begin: what looks like one inside a damaged body is not believed.
+            _strand_behind(stranded, listed, segment_fd)
+            start = listed.header.durable_length
+    for window in windows(segment_fd, start, length, stranded.next_seq - 1):
         for record in window.records:
             if record.seq >= stranded.next_seq:
-                stranded.next_seq, stranded.prev = record.seq + 1, record.id
-                stranded.last_time_us = max(stranded.last_time_us, parse_time(record.time.decode()))
-    with opened_index(directory.index(first), first) as known:
-        if known is not None:
-            stranded.next_seq = max(stranded.next_seq, first + known.count)
+                stranded.next_seq = record.seq + 1
+                stranded.follow(record)
     return stranded
+
+
+def _strand_behind(stranded: Stranded, listed: IndexFile, segment_fd: int) -> None:
+    """Behind all that the index lists, following the last of it that can be read."""
+    first = stranded.next_seq
+    stranded.next_seq = first + listed.count
+    for place in reversed(range(listed.count)):
+        record = record_at(segment_fd, listed.entry(place), first + place)
+        if record is not None:
+            stranded.follow(record)
+            return
 
 
 def write_again(segment_fd: int, start: int, end: int) -> None:

@@ -89,12 +89,8 @@ def record_at(fd: int, entry: index.Entry, seq: int) -> Record | None:
     record = parse_record(data, 0)
     if isinstance(record, Unreadable) or not says_the_same(record, entry, seq):
         return None
-    return record
+    return record if int(record.id[:8], 16) == entry.id_start else None
 
 
 def says_the_same(record: Record, entry: index.Entry, seq: int) -> bool:
-    return (
-        record.seq == seq
-        and record.end - record.start == entry.end - entry.offset
-        and int(record.id[:8], 16) == entry.id_start
-    )
+    return record.seq == seq and record.end - record.start == entry.end - entry.offset

@@ -16,6 +16,9 @@ from hbuf.format.times import parse_time
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import pread_all
 
+# One PUT has about a thousand; more is read where that is not enough.
+_USUAL_BYTES = 4096
+
 
 @dataclass(slots=True)
 class Opening:
@@ -61,7 +64,7 @@ class Tail:
 
 def read_opening(fd: int, where: str) -> Opening:
     """Reads the PUTs that a segment begins with. Raises Damaged where there is none."""
-    size = MAX_SECTION_BYTES * 2
+    size = _USUAL_BYTES
     data = pread_all(fd, size, 0)
     puts: list[tuple[bytes, Record]] = []
     at = 0

@@ -80,12 +80,19 @@ class Writer:
         """Holds the lock, with the tail as it is now. Waits while the buffer is locked or paused."""
         if self._failed:
             raise self._failed
-        with fsops.os_errors(self.directory.shown):
+        try:
             self._gate.enter(self.timeout_seconds)
             try:
                 yield self._current_tail()
             finally:
                 self._gate.leave()
+        except OSError as error:
+            self._forget_tail()
+            failure = fsops.translated(error, self.directory.shown)
+            if isinstance(failure, StorageFailed) and self._failed is None:
+                # What the cache holds is no longer known to be on disk: whoever goes on must open again.
+                self._failed = failure
+            raise failure from error
 
     def append(self, outgoing: Outgoing) -> Appended:
         """Stores the messages, in order: on disk when it returns. What it raises tells how many were stored first."""
@@ -273,11 +280,11 @@ class Writer:
             write_records(tail, data, entries)
             if self._sync:
                 sync_and_list(tail)
-        except BaseException as error:
-            self._undo(tail, tail.durable if self._sync else before, error)
+        except BaseException:
+            self._undo(tail, tail.durable if self._sync else before)
             raise
 
-    def _undo(self, tail: Tail, length: int, error: BaseException) -> None:
+    def _undo(self, tail: Tail, length: int) -> None:
         """Takes back a batch that failed. If even that fails nobody may append: the buffer is closed."""
         try:
             cut_back(tail, length)
@@ -286,11 +293,6 @@ class Writer:
                 why = f"an append failed and could not be undone: {second.strerror}"
                 os.close(write_marker(self.directory.closed, why, self._clock.now_us()))
             self._failed = Closed(f"{self.directory.shown}: an append failed and could not be undone; it is closed")
-        if isinstance(error, OSError) and self._failed is None:
-            failure = fsops.translated(error, self.directory.shown)
-            if isinstance(failure, StorageFailed):
-                # What the cache holds is no longer known to be on disk: whoever goes on must open again.
-                self._failed = failure
         self._forget_tail()
 
     # Segments

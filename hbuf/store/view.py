@@ -1,0 +1,166 @@
+"""One segment as a reader sees it: the entries of what may be shown, and chunks of its records.
+
+It does not decide what may be shown: the reader does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from hbuf.format import index
+from hbuf.format.scan import Record, Unreadable, parse_record
+from hbuf.format.times import parse_time
+from hbuf.store.index_file import IndexFile, pread_all
+from hbuf.store.segment import record_at, says_the_same
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class Chunk(NamedTuple):
+    """Records back to back, with the index entries that tell them apart."""
+
+    first: int  # number of the first record, where there are no gaps between
+    base: int
+    data: bytes
+    entries: list[index.Entry]
+    suspect: bool = False  # its first or last record cannot be read: others may be damaged too
+
+    def seqs(self) -> range:
+        return range(self.first, self.first + len(self.entries))
+
+    def parse(self, i: int) -> Record | None:
+        """Record `i`, or None where its bytes are damaged."""
+        entry = self.entries[i]
+        record = parse_record(self.data, entry.offset - self.base)
+        if isinstance(record, Unreadable) or not says_the_same(record, entry, self.first + i):
+            return None
+        return record
+
+    def is_message(self, i: int) -> bool:
+        """Not the DELETE that says what was erased or retired."""
+        return self.data.startswith(b"POST ", self.entries[i].offset - self.base)
+
+    def has_messages_only(self) -> bool:
+        return b"DELETE /b/" not in self.data
+
+    def body(self, i: int) -> bytes:
+        """The body of message `i`, by the index alone."""
+        entry = self.entries[i]
+        start = entry.offset - self.base + entry.section_length
+        return self.data[start : start + entry.body_length]
+
+    def has_fields(self, i: int) -> bool:
+        """Whether something stands between the head of record `i` and its trailer."""
+        entry = self.entries[i]
+        return not self.data.startswith(
+            (b"x-hbuf-salt: ", b"x-hbuf-id: "), entry.offset - self.base + entry.head_length
+        )
+
+    def holding(self, needle: bytes) -> Iterator[int]:
+        """The records that have `needle` in their bytes, wherever."""
+        at = self.data.find(needle)
+        while at >= 0:
+            i = bisect.bisect_right(self.entries, self.base + at, key=lambda entry: entry.offset) - 1
+            yield i
+            at = self.data.find(needle, self.entries[i].end - self.base)
+
+
+class View:
+    """One segment, open, with entries for what may be shown of it."""
+
+    def __init__(self, first: int, fd: int) -> None:
+        self.first = first
+        self.fd = fd
+        self.start = 0  # where the first message begins
+        self.put_id = b""
+        self.shown = 0  # how far entries reach, in bytes
+        self.entries = bytearray()
+        self.numbers: list[int] | None = None  # of each entry, where they are not first, first + 1, …
+        self.scanned = False
+
+    @property
+    def count(self) -> int:
+        return len(self.entries) // index.ENTRY_BYTES
+
+    @property
+    def end_seq(self) -> int:
+        """One more than the last number."""
+        if self.numbers is not None:
+            return self.numbers[-1] + 1 if self.numbers else self.first
+        return self.first + self.count
+
+    def entry(self, i: int) -> index.Entry:
+        return index.parse_entry(self.entries, i)
+
+    def place_of(self, seq: int) -> int:
+        """Which entry is that of `seq`, or of the next number that is there."""
+        if self.numbers is not None:
+            return bisect.bisect_left(self.numbers, seq)
+        return min(max(seq - self.first, 0), self.count)
+
+    def number(self, i: int) -> int:
+        return self.numbers[i] if self.numbers is not None else self.first + i
+
+    def forget(self) -> None:
+        self.shown = 0
+        self.entries.clear()
+        self.numbers = None
+        self.scanned = False
+
+    def take(self, known: IndexFile) -> bool:
+        """Adds the entries that the index has beyond those known. False where it is not the index of this segment."""
+        if known.header.put_id.hex().encode() != self.put_id:
+            return False
+        last = known.last
+        if last is None:
+            return known.header.durable_length == self.start
+        # Where the last record is not as it says, either it is wrong, or the record is damaged and all entries join.
+        is_there = record_at(self.fd, last, self.first + known.count - 1) is not None
+        if not is_there and not index.joins(index.parse_entries(known.entries()), self.start):
+            return False
+        if known.header.durable_length > self.shown:
+            self.entries += known.entries(self.count)
+            self.shown = known.header.durable_length
+        return True
+
+    def chunk(self, at: int, last: int) -> Chunk | None:
+        """About a megabyte of records from entry `at` on; None where the index turns out to be wrong."""
+        base = self.entry(at).offset
+        high = bisect.bisect_left(range(at + 1, last), base + CHUNK_BYTES, key=lambda i: self.entry(i).offset)
+        end = at + 1 + high
+        if self.numbers is not None:
+            run = self.numbers[at]
+            end = next((i for i in range(at, end) if self.numbers[i] != run + i - at), end)
+        size = index.ENTRY_BYTES
+        entries = index.parse_entries(memoryview(self.entries)[at * size : end * size])
+        if not index.joins(entries, self.entry(at - 1).end if at else self.start):
+            return None
+        length = entries[-1].end - base
+        data = pread_all(self.fd, length, base)
+        if len(data) < length:
+            return None
+        chunk = Chunk(self.number(at), base, data, entries)
+        return chunk._replace(suspect=chunk.parse(0) is None or chunk.parse(len(entries) - 1) is None)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def search_time(view: View, time_us: int) -> int:
+    """The first entry that is not earlier, by the index."""
+    return bisect.bisect_left(range(view.count), time_us, key=lambda i: view.entry(i).time_us)
+
+
+def is_boundary(view: View, at: int, time_us: int) -> bool:
+    """Whether the records, not the index, say that `at` is the first that is not earlier. Times never go back."""
+    if view.scanned:
+        return True
+    for i, is_earlier in ((at - 1, True), (at, False)):
+        if 0 <= i < view.count:
+            record = record_at(view.fd, view.entry(i), view.number(i))
+            if record is None or (parse_time(record.time.decode()) < time_us) != is_earlier:
+                return False
+    return True
