@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from hbuf.errors import UsageError
+from hbuf.errors import Damaged, UsageError
 from hbuf.format.fields import encode_fields, encode_producer
 from hbuf.format.message import Draft, Message
 from hbuf.format.places import Place, parse_place
@@ -101,7 +101,7 @@ class Buffer:
         return self.append_many([one])[0]
 
     def append_many(self, messages: Iterable[bytes | Draft], *, atomic: bool = False) -> list[Receipt]:
-        """Stores messages with one write and one sync; with `atomic` all of them or none, whatever happens."""
+        """Stores messages, one write and one sync a segment; with `atomic` all of them or none, whatever happens."""
         drafts = [message if isinstance(message, Draft) else Draft(message) for message in messages]
         producers = [each.producer for each in drafts]
         outgoing = Outgoing(
@@ -122,7 +122,10 @@ class Buffer:
         tag: str | None = None,
         pattern: str | None = None,
     ) -> Iterator[Message]:
-        """Messages from `place` up to but not `until` (or the end as it is now), at most `count`."""
+        """Messages from `place` up to but not `until` (or the end as it is now), at most `count`.
+
+        What is damaged is passed over; when all the others were given, Damaged is raised, which names the first place.
+        """
         with Reader(self._directory) as reader:
             end = reader.end_seq if until is None else min(reader.resolve(_place(until)), reader.end_seq)
             found = tail_op.messages(reader, reader.resolve(_place(place)), end, _filter(key, tag, pattern))
@@ -130,6 +133,7 @@ class Buffer:
                 if count is not None and number >= count:
                     return
                 yield message
+            _raise_damage(reader)
 
     def follow(
         self, place: str | Place = "end", *, key: str | None = None, tag: str | None = None, pattern: str | None = None
@@ -140,12 +144,17 @@ class Buffer:
 
     def verify(self, *, head: str | None = None) -> Report:
         """Checks every byte. `head` is a `SEQ:ID` that must be there."""
-        return verify_op(str(self._directory.path), head=parse_expected(head) if head else None)
+        return verify_op(str(self._directory.path), head=parse_expected(head) if head is not None else None)
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
             self._writer = Writer(self._directory, timeout_seconds=self._timeout_seconds)
         return self._writer
+
+
+def _raise_damage(reader: Reader) -> None:
+    for (first, at), reason in sorted(reader.damage.items()):
+        raise Damaged(f"{reader.directory.segment_shown(first)}: byte {at}: {reason}")
 
 
 def _place(place: str | Place) -> Place:
@@ -162,6 +171,8 @@ def _filter(key: str | None, tag: str | None, pattern: str | None) -> Filter:
 
 def _receipts(appended: Appended) -> list[Receipt]:
     return [
-        Receipt(seq, record_id.decode(), appended.time_us, place in appended.duplicates)
-        for place, (seq, record_id) in enumerate(zip(appended.seqs, appended.ids, strict=True))
+        Receipt(seq, record_id.decode(), time_us, place in appended.duplicates)
+        for place, (seq, record_id, time_us) in enumerate(
+            zip(appended.seqs, appended.ids, appended.times_us, strict=True)
+        )
     ]

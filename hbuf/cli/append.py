@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import signal
 import sys
@@ -11,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, counted, noticer, program, run, seconds
+from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, noticer, program, run, seconds
+from hbuf.cli.separators import decode_separator
+from hbuf.cli.streams import counted, drop_stdout
 from hbuf.errors import BadInput, HbufError, UsageError
 from hbuf.format.fields import encode_fields, encode_producer
 from hbuf.ops.append import Sending, Stop, append_files, append_stream
@@ -19,6 +20,7 @@ from hbuf.ops.create import create
 from hbuf.ops.inputs import HttpParser, JsonParser, LineParser, Parser
 from hbuf.ops.set import read_settings
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended
 from hbuf.store.writer import Writer
 
@@ -76,6 +78,9 @@ def append_command(
     producer_name = encode_producer(producer) if producer is not None else None
     fields = encode_fields(key, tag or [], [_header(line) for line in header or []])
     linger_seconds, timeout_seconds = seconds(linger), seconds(timeout)
+    for file in files or []:
+        with os_errors(file):
+            os.stat(0 if file == "-" else file)
     if not no_create and not BufferDirectory(buffer).exists():
         create(buffer, may_exist=True)
     limit_bytes = read_settings(buffer).max_message_bytes
@@ -130,15 +135,6 @@ def _parser_maker(separator: bytes | None, http: bool, limit_bytes: int) -> Call
     return lambda: HttpParser(limit_bytes) if http else JsonParser(limit_bytes)
 
 
-def decode_separator(text: str) -> bytes:
-    """Bytes of a separator, with \\n, \\t, \\0 and \\xHH understood."""
-    try:
-        decoded, _ = codecs.escape_decode(os.fsencode(text))
-    except ValueError:
-        raise UsageError(f"'{text}' is not a separator") from None
-    return bytes(decoded)
-
-
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon:
@@ -151,8 +147,11 @@ def _print_receipts(appended: Appended) -> None:
         f"{seq} duplicate\n" if place in appended.duplicates else f"{seq} {record_id.decode()}\n"
         for place, (seq, record_id) in enumerate(zip(appended.seqs, appended.ids, strict=True))
     ]
-    sys.stdout.write("".join(lines))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write("".join(lines))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()  # nobody reads the receipts; the messages are stored all the same
 
 
 def _stop_on_signals(patience_seconds: float) -> Stop:

@@ -60,6 +60,7 @@ class _Tour:
         self._run("hbuf-grep -n milk orders")
         self._say("Nothing was changed: every byte is hashed, every message is chained to the one before.")
         self._run("hbuf-verify orders")
+        self._run("hbuf-ls")
         self._say("Pause the buffer for as long as tar runs: a backup with nothing half-written in it.")
         self._run("hbuf-pause orders -- tar cf backup.tar orders")
         self._say("Now somebody changes one byte: milk becomes silk.")
@@ -68,7 +69,7 @@ class _Tour:
         self._run("hbuf-verify orders", expected=65)
         self._say("Restore the backup, and all is well again.")
         shutil.rmtree(self._folder / "orders")
-        self._run("tar xf backup.tar && hbuf-verify orders && hbuf-ls orders")
+        self._run("tar xf backup.tar && hbuf-verify orders")
         if self._surprises:
             self._say(f"{self._surprises} of these commands did not do what they should have done.")
         return 1 if self._surprises else 0

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import NoReturn
 
+from hbuf.cli.streams import complain, finish, open_standard_streams
+
 VERBS = {
     "append": "store messages from standard input or files",
     "close": "close a buffer for writing, or open it again",
@@ -23,16 +25,15 @@ VERBS = {
 
 
 def main() -> NoReturn:
+    open_standard_streams()
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("--help", "help"):
-        sys.stdout.write(_help())
-        sys.exit(0 if arguments else 2)
+        sys.exit(finish("hbuf", 0 if arguments else 2, _help()))
     verb, rest = arguments[0], arguments[1:]
     if verb == "--version":
         from hbuf.version import VERSION
 
-        sys.stdout.write(f"hbuf {VERSION}\n")
-        sys.exit(0)
+        sys.exit(finish("hbuf", 0, f"hbuf {VERSION}\n"))
     if verb in VERBS:
         sys.argv = [f"hbuf-{verb}", *rest]
         importlib.import_module(f"hbuf.cli.{verb}").main()
@@ -40,7 +41,7 @@ def main() -> NoReturn:
     try:
         os.execvp(f"hbuf-{verb}", [f"hbuf-{verb}", *rest])
     except OSError:
-        sys.stderr.write(f"hbuf: there is no '{verb}'\nhint: hbuf --help\n")
+        complain("hbuf", f"there is no '{verb}'", "hbuf --help")
         sys.exit(2)
 
 

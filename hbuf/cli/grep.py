@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import typer
 
 from hbuf.cli.printing import Form, Printer, complain_of_damage
 from hbuf.cli.program import Buffers, Version, program, run
-from hbuf.errors import UsageError
-from hbuf.format.places import parse_place
+from hbuf.cli.streams import complain
+from hbuf.errors import Damaged, HbufError, UsageError
+from hbuf.format.places import Place, parse_place
 from hbuf.ops.filter import Filter, compile_pattern
 from hbuf.ops.tail import select_chunks
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.reader import Reader
+from hbuf.store.view import Chunk
 
 NAME = "hbuf-grep"
+
+Only = Literal["names", "count"] | None  # what is written instead of messages
 
 
 def grep_command(
@@ -42,37 +48,64 @@ def grep_command(
     if http and as_json:
         raise UsageError("choose one of --http and --json")
     wanted = Filter(
-        key.encode() if key is not None else None,
-        tag.encode() if tag is not None else None,
+        os.fsencode(key) if key is not None else None,
+        os.fsencode(tag) if tag is not None else None,
         compile_pattern(pattern, ignore_case=ignore_case, fixed=fixed),
         in_fields=True,
         invert=invert,
     )
-    parsed_place = parse_place(place, time.time_ns() // 1000)
     form: Form = "http" if http else "json" if as_json else "body"
-    found_any = damaged = False
-    out = sys.stdout.buffer
+    only: Only = "names" if list_only else "count" if count else None
+    search = _Search(wanted, parse_place(place, time.time_ns() // 1000), form, b"\0" if null else b"\n", only, number)
+    found_any, failed = False, 0
     for buffer in buffers:
-        prefix = os.fsencode(buffer) + b":" if len(buffers) > 1 and form == "body" else b""
+        try:
+            found_any = search.run(buffer, named=len(buffers) > 1) or found_any
+        except HbufError as error:
+            complain(NAME, error.message, error.hint)
+            failed = failed or error.exit_code
+    sys.stdout.flush()
+    if search.damaged:
+        return Damaged.exit_code
+    return failed or (0 if found_any else 1)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is looked for, and what is written of it."""
+
+    wanted: Filter
+    place: Place
+    form: Form
+    end: bytes
+    only: Only
+    number: bool
+    damaged: bool = False
+
+    def run(self, buffer: str, *, named: bool) -> bool:
+        """Writes the matches of one buffer. Returns whether there was one."""
+        out = sys.stdout.buffer
+        prefix = os.fsencode(buffer) + b":" if named and (self.form == "body" or self.only) else b""
+        found = 0
         with Reader(BufferDirectory(buffer)) as reader:
-            printer = Printer(reader, form, b"\0" if null else b"\n")
-            found = 0
-            for chunk, places in select_chunks(reader, reader.resolve(parsed_place), reader.end_seq, wanted):
+            printer = Printer(reader, self.form, self.end)
+            for chunk, places in select_chunks(reader, reader.resolve(self.place), reader.end_seq, self.wanted):
                 found += len(places)
-                if list_only and found:
+                if self.only is None:
+                    out.writelines(self._lines(prefix, chunk, places, printer))
+                elif self.only == "names" and found:
                     break
-                if not count and not list_only:
-                    lines = printer.encode(chunk, places)
-                    numbers = [b"%d:" % (chunk.first + i) if number and form == "body" else b"" for i in places]
-                    out.writelines(prefix + seq + line for seq, line in zip(numbers, lines, strict=True))
-            damaged = complain_of_damage(NAME, reader) or damaged
-        if list_only and found:
-            out.write(os.fsencode(buffer) + b"\n")
-        elif count:
+            self.damaged = complain_of_damage(NAME, reader) or self.damaged
+        if self.only == "count":
             out.write(prefix + b"%d\n" % found)
-        found_any = found_any or found > 0
-    out.flush()
-    return 65 if damaged else 0 if found_any else 1
+        elif self.only == "names" and found:
+            out.write(os.fsencode(buffer) + b"\n")
+        return found > 0
+
+    def _lines(self, prefix: bytes, chunk: Chunk, places: Sequence[int], printer: Printer) -> Iterator[bytes]:
+        numbered = self.number and self.form == "body"
+        for i, line in zip(places, printer.encode(chunk, places), strict=True):
+            yield b"%b%d:%b" % (prefix, chunk.first + i, line) if numbered else prefix + line
 
 
 app = program(NAME, grep_command, "Example: hbuf-grep -i 'timeout|refused' ./orders ./payments")

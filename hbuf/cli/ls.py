@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.program import Version, program, run
+from hbuf.cli.streams import complain, printable
+from hbuf.errors import HbufError
 from hbuf.format.times import encode_time
 from hbuf.ops.ls import Listing, find_buffers, list_buffer
 
@@ -22,9 +24,26 @@ def ls_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     version: Version = False,
-) -> None:
+) -> int:
     """List buffers with their numbers, sizes, times and state."""
-    found = [list_buffer(directory) for path in paths or ["."] for directory in find_buffers(path)]
+    code = 0
+
+    def notice(error: HbufError) -> None:
+        nonlocal code
+        complain(NAME, error.message, error.hint)
+        code = error.exit_code
+
+    found = []
+    for path in paths or ["."]:
+        try:
+            found += [list_buffer(directory) for directory in find_buffers(path, notice)]
+        except HbufError as error:
+            notice(error)
+    _print(found, as_json)
+    return code
+
+
+def _print(found: list[Listing], as_json: bool) -> None:
     if as_json:
         for listing in found:
             sys.stdout.write(_json(listing) + "\n")
@@ -43,13 +62,13 @@ def ls_command(
 def _row(listing: Listing) -> tuple[str, ...]:
     newest = encode_time(listing.newest_us)[:19] + "Z" if listing.newest_us is not None else "-"
     return (
-        listing.name,
+        printable(listing.shown),
         str(listing.first),
         str(listing.last),
         str(listing.bytes),
         str(listing.segments),
         newest,
-        listing.state,
+        listing.state + (" (stale pause)" if listing.stale_pause else ""),
     )
 
 
@@ -67,6 +86,7 @@ def _json(listing: Listing) -> str:
             "oldest": None if listing.oldest_us is None else encode_time(listing.oldest_us),
             "newest": None if listing.newest_us is None else encode_time(listing.newest_us),
             "state": listing.state,
+            "stale_pause": listing.stale_pause,
         }
     )
 

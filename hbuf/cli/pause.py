@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import Buffers, Timeout, Version, complain, noticer, program, run, seconds
+from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
+from hbuf.cli.streams import complain
 from hbuf.errors import HbufError
 from hbuf.ops.pause import Hold, pause, resume
 

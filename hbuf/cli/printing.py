@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from hbuf.cli.program import complain
+from hbuf.cli.streams import complain
 from hbuf.format.jsonlines import encode_json
 from hbuf.format.message import message_of
 from hbuf.store.reader import Reader

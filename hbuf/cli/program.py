@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from hbuf.cli.streams import complain, finish, open_standard_streams
 from hbuf.errors import HbufError
 from hbuf.format.times import parse_duration_seconds
 
@@ -28,19 +30,33 @@ def program(name: str, function: Callable[..., Any], epilog: str) -> typer.Typer
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help"], "max_content_width": 100},
     )
-    app.command(name=name, epilog=epilog)(function)
+    app.command(name=name, epilog=epilog)(_quiet_on_closed_pipe(function))
     return app
+
+
+class _PipeClosed(Exception):
+    """Nobody reads what is written any more. typer would make an exit code of its own of the system's error."""
+
+
+def _quiet_on_closed_pipe(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def run_function(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except BrokenPipeError:
+            raise _PipeClosed from None
+
+    return run_function
 
 
 def run(app: typer.Typer, name: str) -> NoReturn:
     """Runs a program and exits: one line for an error, quiet when a pipe is closed, never a traceback."""
+    open_standard_streams()
     try:
         code = _run(app, name)
-        sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, _PipeClosed):
         code = 0
-    _close_quietly()
-    sys.exit(code)
+    sys.exit(finish(name, code))
 
 
 def _run(app: typer.Typer, name: str) -> int:
@@ -48,32 +64,27 @@ def _run(app: typer.Typer, name: str) -> int:
         code = app(prog_name=name, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except HbufError as error:
-        complain(name, error.message)
-        if error.hint:
-            sys.stderr.write(f"hint: {error.hint}\n")
+        complain(name, error.message, error.hint)
         return error.exit_code
     except typer.Exit as done:
         return done.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except _ClickUsageError as error:
-        complain(name, _one_line(error))
-        sys.stderr.write(f"hint: {name} --help\n")
+        complain(name, _one_line(error), f"{name} --help")
         return 2
     except _ClickException as error:
         complain(name, _one_line(error))
         return 2
-    except BrokenPipeError:
+    except (BrokenPipeError, _PipeClosed):
         raise
+    except SystemExit:
+        raise _PipeClosed from None  # typer exits by itself only where it could not write its own help
     except Exception as error:
         if os.environ.get("HBUF_DEBUG"):
             raise
         complain(name, f"{type(error).__name__}: {error}")
         return 74 if isinstance(error, OSError) else 70
-
-
-def complain(name: str, line: str) -> None:
-    sys.stderr.write(f"{name}: {line}\n")
 
 
 def noticer(name: str) -> Callable[[str], None]:
@@ -84,15 +95,6 @@ def noticer(name: str) -> Callable[[str], None]:
 def _one_line(error: Exception) -> str:
     message = getattr(error, "format_message", lambda: str(error))()
     return " ".join(str(message).split())
-
-
-def _close_quietly() -> None:
-    """Python would complain at exit about a pipe that nobody reads any more."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,10 +113,6 @@ Timeout = Annotated[
 ]
 Buffer = Annotated[str, typer.Argument(metavar="BUF", help="A buffer's directory.", show_default=False)]
 Buffers = Annotated[list[str], typer.Argument(metavar="BUF...", help="Buffers' directories.", show_default=False)]
-
-
-def counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
 
 
 def seconds(text: str) -> float:

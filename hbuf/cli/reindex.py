@@ -11,7 +11,7 @@ NAME = "hbuf-reindex"
 def reindex_command(buffers: Buffers, timeout: Timeout = "30s", version: Version = False) -> None:
     """Make everything that is rebuildable anew from the segments."""
     for buffer in buffers:
-        reindex(buffer, timeout_seconds=seconds(timeout), notice=noticer(NAME))
+        reindex(buffer, timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}"))
 
 
 app = program(NAME, reindex_command, "Example: hbuf-reindex ./orders")

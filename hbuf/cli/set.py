@@ -24,7 +24,9 @@ def set_command(
 ) -> None:
     """Change settings; without any, print them as JSON."""
     if changes:
-        set_settings(buffer, assignments(changes), timeout_seconds=seconds(timeout), notice=noticer(NAME))
+        set_settings(
+            buffer, assignments(changes), timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}")
+        )
     else:
         sys.stdout.write(encode_settings(read_settings(buffer)).decode())
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Annotated
 
 import typer
 
-from hbuf.cli.append import decode_separator
 from hbuf.cli.printing import Printer, complain_of_damage
 from hbuf.cli.program import Buffer, Version, program, run
+from hbuf.cli.separators import decode_separator
 from hbuf.errors import UsageError
 from hbuf.format.places import parse_place
 from hbuf.format.times import parse_moment
@@ -52,14 +53,16 @@ def tail_command(
     """Show the last messages of a buffer, or those from a place on."""
     if sum((raw, http, as_json)) > 1:
         raise UsageError("choose one of --raw, --http and --json")
+    if (null and separator is not None) or ((null or separator is not None) and (http or as_json)):
+        raise UsageError("--null and --separator are for bodies, and one of them is enough")
     if follow and exit_at_end:
         raise UsageError("--follow and --exit-at-end contradict each other")
     if lines < 0 or (count is not None and count < 0):
         raise UsageError("a count of messages cannot be negative")
     now_us = time.time_ns() // 1000
     wanted = Filter(
-        key.encode() if key is not None else None,
-        tag.encode() if tag is not None else None,
+        os.fsencode(key) if key is not None else None,
+        os.fsencode(tag) if tag is not None else None,
         compile_pattern(grep) if grep is not None else None,
     )
     end_of_each = b"\0" if null else b"\n" if separator is None else decode_separator(separator)

@@ -11,7 +11,9 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import Buffers, Version, counted, program, run
+from hbuf.cli.program import Buffers, Version, program, run
+from hbuf.cli.streams import complain, counted, printable
+from hbuf.errors import Damaged, HbufError
 from hbuf.format.times import encode_time
 from hbuf.ops.verify import KINDS, Report, parse_expected, verify
 from hbuf.version import VERSION
@@ -36,23 +38,28 @@ def verify_command(
 ) -> int:
     """Check every byte: framing, chain, completeness, settings, index."""
     worst = 0
-    expected_start = parse_expected(start) if start else None
-    expected_head = parse_expected(head) if head else None
+    expected_start = parse_expected(start) if start is not None else None
+    expected_head = parse_expected(head) if head is not None else None
     for buffer in buffers:
-        with _progress(quiet) as progress:
-            report = verify(buffer, start=expected_start, head=expected_head, jobs=jobs, progress=progress)
+        try:
+            with _progress(quiet) as progress:
+                report = verify(buffer, start=expected_start, head=expected_head, jobs=jobs, progress=progress)
+        except HbufError as error:
+            complain(NAME, error.message, error.hint)
+            worst = worst or error.exit_code
+            continue
         if as_json:
             sys.stdout.write(_json(report) + "\n")
         elif not quiet:
             sys.stdout.write(_text(report))
-        worst = max(worst, 0 if report.ok else 65)
+        worst = worst if report.ok else Damaged.exit_code
     return worst
 
 
 def _text(report: Report) -> str:
     verdict = "intact" if report.ok else "NOT INTACT"
     messages = counted(report.messages, "message", "messages")
-    lines = [f"{report.path}: {verdict}: {messages}, last {report.last_seq} {report.last_id}"]
+    lines = [f"{printable(report.path)}: {verdict}: {messages}, last {report.last_seq} {report.last_id}"]
     said = {
         "bytes": f"{report.bytes_checked} in {counted(report.segments, 'segment', 'segments')}",
         "chain": messages,

@@ -30,6 +30,7 @@ class ChainState:
     unit_size: int = 0  # 0 when none is open
     numbered: int = 0
     signed: bool = False  # whether a PUT announced a key
+    erasable: bool | None = None  # whether every record has a salt; None: not known
     not_checked: dict[str, int] = field(default_factory=dict)
 
 
@@ -43,6 +44,7 @@ def check_records(hasher: Hasher, data: bytes, records: list[Record], state: Cha
     prev = state.prev
     next_seq = state.next_seq
     last_time = state.last_time
+    erasable = state.erasable
     for record in records:
         start, head_end, fields_end, section_end, end, method, seq, time, own = record[:9]
         if record.salted == b"gone":
@@ -57,6 +59,9 @@ def check_records(hasher: Hasher, data: bytes, records: list[Record], state: Cha
         if hasher(IDENTIFIED % (prev, commit, data[start:head_end])).hexdigest().encode() != stated:
             faults.append(Fault("chain", base + start, seq or None, "the id does not match what it covers"))
         prev = stated
+        if erasable is not None and (record.salted is not None) != erasable:
+            reason = "there is no salt" if erasable else "there is a salt, and nothing can be erased here"
+            faults.append(Fault("chain", base + start, seq or None, reason))
         if time < last_time:
             faults.append(Fault("chain", base + start, seq or None, "the time is earlier than the one before"))
         else:

@@ -70,6 +70,11 @@ def parse_settings(data: bytes) -> Settings:
         raise Damaged(f"the settings are wrong: {error.message}") from None
 
 
+def fixed_values(settings: Settings) -> tuple[Any, ...]:
+    """What the first PUT fixes for good: every later one says the same."""
+    return tuple(getattr(settings, name) for name in _FIXED)
+
+
 def change_settings(settings: Settings, changes: Mapping[str, str]) -> Settings:
     """`settings` with values given as text, like `segment_bytes=64MiB`. Refuses what is fixed or unknown."""
     for name in changes:

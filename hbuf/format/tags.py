@@ -28,6 +28,7 @@ VERSION = 1
 _HEADER = struct.Struct("<4sHHQIIII32s32s")
 _TERM = struct.Struct("<QII")
 _PLACE = struct.Struct("<I")
+_LAST_PLACE = 2**32 - 1  # more than a segment can hold: a number beyond it is damaged
 _CHECKSUM_AT = _HEADER.size - 32
 
 
@@ -79,7 +80,7 @@ def encode_tags(first: int, records: int, put_id: bytes, terms: Mapping[bytes, l
     for hashed in sorted(by_hash):
         numbers = by_hash[hashed]
         table += _TERM.pack(hashed, count, len(numbers))
-        places += b"".join(_PLACE.pack(number - first) for number in numbers)
+        places += b"".join(_PLACE.pack(min(number - first, _LAST_PLACE)) for number in numbers)
         count += len(numbers)
     rest = bytes(table + places)
     start = _HEADER.pack(MAGIC, VERSION, 0, first, records, len(by_hash), count, 0, put_id, bytes(32))[:_CHECKSUM_AT]

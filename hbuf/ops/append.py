@@ -204,8 +204,10 @@ class _Pump:
             waits = [] if self._deadline is None else [max(0.0, self._deadline - time.monotonic())]
             if stop and stop.asked:
                 waits.append(stop.wait_seconds() or 0.0)
-            watched = [self._fd, stop.wake_fd] if stop and not stop.asked else [self._fd]
+            watched = [self._fd, stop.wake_fd] if stop else [self._fd]
             ready, _, _ = select.select(watched, [], [], min(waits, default=None))
+            if stop and stop.wake_fd in ready:
+                os.read(stop.wake_fd, 64)
             if self._fd in ready:
                 return os.read(self._fd, _READ_BYTES)
             if self._deadline is not None and time.monotonic() >= self._deadline:

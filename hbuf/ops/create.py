@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from hbuf.errors import UsageError
 from hbuf.format.settings import Settings, set_values
 from hbuf.format.times import encode_time
 from hbuf.store.clock import SystemClock
@@ -15,6 +16,10 @@ from hbuf.store.directory import BufferDirectory
 def create(path: str, values: Mapping[str, str] | None = None, *, may_exist: bool = False) -> bool:
     """Makes the buffer at `path`, with settings given as text. Returns False where it was there and may be."""
     directory = BufferDirectory(path)
+    if directory.name.startswith("_") and not directory.exists():
+        raise UsageError(
+            f"'{directory.name}' cannot be a buffer's name", hint="a leading '_' is for hbuf's own buffers"
+        )
     clock = SystemClock()
     defaults = Settings(str(uuid.uuid4()), directory.name, encode_time(clock.now_us()))
     settings = set_values(defaults, values or {})

@@ -73,7 +73,7 @@ class Filter:
             return range(len(chunk.entries))
         found = []
         for i in self._candidates(chunk):
-            if not chunk.is_message(i) or (not self.by_terms and not self._may_match(chunk, i)):
+            if chunk.is_delete(i) or (not self.by_terms and not self._may_match(chunk, i)):
                 continue
             record = chunk.parse(i)
             if record is None:

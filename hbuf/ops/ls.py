@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from hbuf.errors import HbufError, NotFound
+from hbuf.errors import Damaged, HbufError, NotFound
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.fsops import os_errors, translated
 from hbuf.store.markers import read_marker
 from hbuf.store.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
+    shown: str  # the path as it was asked for
     path: str
     tenant: str
     name: str
@@ -26,29 +27,44 @@ class Listing:
     oldest_us: int | None
     newest_us: int | None
     state: str  # open, paused, closed, damaged
+    stale_pause: bool  # a pause that was left behind, and does not hold
 
 
-def find_buffers(path: str) -> Iterator[BufferDirectory]:
-    """The buffer at `path`, or all buffers below it, by name."""
+def find_buffers(path: str, notice: Callable[[HbufError], None]) -> Iterator[BufferDirectory]:
+    """The buffer at `path`, or all buffers below it, by name. `notice` is told of what cannot be looked into."""
     directory = BufferDirectory(path)
     if directory.exists():
         yield directory
         return
     if not directory.path.is_dir():
         raise NotFound(f"{path}: there is no such buffer")
-    for above, folders, _ in os.walk(directory.path):
-        for folder in sorted(folders):
-            found = BufferDirectory(Path(above) / folder)
-            if found.exists():
-                yield found
-        folders[:] = sorted(f for f in folders if not BufferDirectory(Path(above) / f).exists())
+
+    def unreadable(error: OSError) -> None:
+        notice(translated(error, path))
+
+    for above, folders, _ in os.walk(path, onerror=unreadable):
+        folders.sort()
+        for folder in list(folders):
+            found = BufferDirectory(os.path.normpath(os.path.join(above, folder)))
+            try:
+                if found.exists():
+                    folders.remove(folder)
+                    yield found
+            except HbufError as error:
+                folders.remove(folder)
+                notice(error)
 
 
 def list_buffer(directory: BufferDirectory) -> Listing:
+    with os_errors(directory.shown):
+        return _list_buffer(directory)
+
+
+def _list_buffer(directory: BufferDirectory) -> Listing:
     state = "open"
     pause = read_marker(directory.paused)
-    if pause is not None:
-        state = "paused (stale)" if pause.stale else "paused"
+    if pause is not None and not pause.stale:
+        state = "paused"
     elif read_marker(directory.closed) is not None:
         state = "closed"
     firsts = directory.segment_firsts()
@@ -61,9 +77,10 @@ def list_buffer(directory: BufferDirectory) -> Listing:
             newest = reader.time_of(last) if last >= first else None
             if reader.damage:
                 state = "damaged"
-    except HbufError:
+    except Damaged:
         state = "damaged"
     return Listing(
+        directory.shown,
         str(directory.path),
         directory.tenant,
         directory.name,
@@ -75,4 +92,5 @@ def list_buffer(directory: BufferDirectory) -> Listing:
         oldest,
         newest,
         state,
+        pause is not None and pause.stale,
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hbuf.errors import HbufError
 from hbuf.format import index, names
 from hbuf.format.check import ChainState, Fault, check_records, unfinished_unit
 from hbuf.format.entries import EntryBuilder
-from hbuf.format.scan import own_values
+from hbuf.format.scan import Record, own_values
+from hbuf.format.settings import fixed_values, parse_settings
 from hbuf.format.tags import encode_tags
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import read_index_header
@@ -36,6 +38,7 @@ class SegmentAudit:
     next_seq: int = 0
     last_time: str = ""
     uuid: str = ""
+    fixed: tuple[Any, ...] = ()  # what its settings say that may never change
     faults: list[Fault] = field(default_factory=list)
     more_faults: int = 0
     notes: list[str] = field(default_factory=list)
@@ -74,7 +77,8 @@ def _audit(
         audit.next_seq = first
         return
     audit.prev, audit.uuid = opening.prev.decode(), opening.settings.uuid
-    state = ChainState(opening.prev, first)
+    audit.fixed = fixed_values(opening.settings)
+    state = ChainState(opening.prev, first, erasable=opening.settings.erasable)
     builder = EntryBuilder(opening.length)
     entries = bytearray()
     terms: dict[bytes, list[int]] = {}
@@ -86,7 +90,7 @@ def _audit(
             continue
         before = state.prev
         audit.add(*check_records(opening.hasher, window.data, window.records, state, window.base))
-        audit.add(*_put_faults(window, before, opening.settings.uuid))
+        audit.add(*_put_faults(window, state, before, audit.fixed))
         entries += builder.encode_entries(window.records, window.base)
         _gather(window, terms, asked, audit)
     audit.add(*unfinished_unit(state, length))
@@ -100,19 +104,39 @@ def _audit(
     _compare_tags(directory.tags(first), audit, tags, newest)
 
 
-def _put_faults(window: Window, prev: bytes, uuid: str) -> list[Fault]:
-    """PUTs say in their head what they follow; that must be what they do follow."""
+def _put_faults(window: Window, state: ChainState, prev: bytes, fixed: tuple[Any, ...]) -> list[Fault]:
+    """What full PUTs say must be so: which record they follow, where they stand, what was fixed for good.
+
+    `state` is how the chain stands behind the window, `prev` the id before it.
+    """
     faults = []
+    before = state.numbered - sum(1 for record in window.records if record.seq)
     for record in window.records:
         if record.method == b"PUT" and is_full_put(record):
-            values = own_values(record.own)
             at = window.base + record.start
-            if values[b"x-hbuf-prev"] != prev:
-                faults.append(Fault("completeness", at, None, "a PUT does not follow the record that it names"))
-            if values[b"x-hbuf-buffer"].decode() != uuid:
-                faults.append(Fault("settings", at, None, "a PUT is of another buffer than its settings"))
+            faults += [Fault(kind, at, None, reason) for kind, reason in _put_reasons(window, record, prev, fixed)]
+            if before:
+                faults.append(Fault("completeness", at, None, "a PUT with settings stands behind a message"))
+        before += record.seq > 0
         prev = record.id
     return faults
+
+
+def _put_reasons(window: Window, put: Record, prev: bytes, fixed: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
+    values = own_values(put.own)
+    if values[b"x-hbuf-prev"] != prev:
+        yield "completeness", "a PUT does not follow the record that it names"
+    try:
+        settings = parse_settings(window.data[put.section_end : put.body_end])
+    except HbufError as error:
+        yield "settings", error.message
+        return
+    if values[b"x-hbuf-buffer"].decode() != settings.uuid:
+        yield "settings", "a PUT is of another buffer than its settings"
+    if values[b"x-hbuf-hash"].decode() != settings.hash:
+        yield "settings", "a PUT names another hash than its settings"
+    if fixed_values(settings) != fixed:
+        yield "settings", "a setting that is fixed for good has changed"
 
 
 def _gather(window: Window, terms: dict[bytes, list[int]], asked: Collection[int], audit: SegmentAudit) -> None:
@@ -120,7 +144,7 @@ def _gather(window: Window, terms: dict[bytes, list[int]], asked: Collection[int
     for record in window.records:
         if record.seq in asked:
             audit.ids[record.seq] = record.id.decode()
-        if record.seq and record.head_end != record.fields_end:
+        if record.seq >= audit.first and record.head_end != record.fields_end:
             for term in terms_of(data, record):
                 terms.setdefault(term, []).append(record.seq)
 
@@ -136,7 +160,8 @@ def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: byte
     # A writer may have gone on since the segment was read.
     missing = header.durable_length - os.stat(path.with_suffix(names.SEGMENT_SUFFIX)).st_size
     if missing > 0:
-        audit.add(Fault("index", length, audit.next_seq, f"{path.name} knows of {missing} bytes that are not there"))
+        reason = f"{path.name} knows of {missing} bytes that are not there"
+        audit.add(Fault("completeness", length, audit.next_seq, reason))
         return
     if header.durable_length < length and not newest:
         audit.notes.append(f"{path.name}: behind its segment; hbuf-reindex makes it anew")

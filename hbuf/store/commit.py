@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from hbuf.errors import Damaged
 from hbuf.format import index, names
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
@@ -44,6 +45,8 @@ def cut_back(tail: Tail, length: int) -> None:
 
 def create_segment(directory: BufferDirectory, first: int, put: bytes, put_id: bytes) -> None:
     """A new segment with its index, on disk, under names that appear when both are whole."""
+    if directory.segment(first).exists():
+        raise Damaged(f"{directory.segment_shown(first)}: is there already, where a new segment was to be opened")
     header = index.encode_header(index.Header(first, len(put), 0, bytes.fromhex(put_id.decode())))
     for temporary, data in ((names.NEW_SEGMENT, put), (names.NEW_INDEX, header)):
         fd = fsops.create_file(directory.segments / temporary)

@@ -29,10 +29,13 @@ def create_buffer(
     may_exist: bool = False,
 ) -> bool:
     """Makes the buffer and the directories above it. Returns False where it was there and may be."""
-    check_buffer_name(directory.name)
     with fsops.os_errors(directory.shown):
         if directory.exists():
             return _exists_already(directory, may_exist)
+        check_buffer_name(directory.name)
+        around = next((above for above in directory.path.parents if BufferDirectory(above).exists()), None)
+        if around is not None:
+            raise CannotCreate(f"{directory.shown}: is inside the buffer {around}")
         if not directory.is_vacant():
             raise CannotCreate(f"{directory.shown}: exists and is not a buffer")
         _make_directories(directory.path)

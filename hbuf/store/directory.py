@@ -6,7 +6,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from hbuf.errors import NotFound
+from hbuf.errors import NotFound, UsageError
 from hbuf.format import names
 from hbuf.store.fsops import os_errors
 
@@ -17,6 +17,10 @@ _OWN_FILES = {names.SETTINGS, names.SEGMENTS, names.LOCK, f".new-{names.SETTINGS
 class BufferDirectory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.shown = os.fspath(path)  # as the user named it, for what is said to people
+        if not self.shown:
+            raise UsageError("a buffer's name cannot be empty")
+        if "://" in self.shown:
+            raise UsageError(f"{self.shown}: is a URL, and this version works on directories")
         self.path = Path(os.path.abspath(path))
         self.segments = self.path / names.SEGMENTS
         self.quarantine = self.path / names.QUARANTINE

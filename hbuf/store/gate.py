@@ -23,14 +23,13 @@ class Gate:
         self._directory = directory
         self._notice = notice
         self._lock = Lock(directory)
-        self._held_since = time.monotonic()
+        self._busy_since = 0.0  # since when it has been taken again right after it was left
+        self._left_at = 0.0
 
     def enter(self, timeout_seconds: float, *, even_closed: bool = False) -> None:
         """Takes the lock of a buffer that is not paused (nor closed), waiting for it; else raises."""
         deadline = time.monotonic() + timeout_seconds
-        if time.monotonic() - self._held_since > _HOG_SECONDS:
-            time.sleep(_YIELD_SECONDS)
-            self._held_since = time.monotonic()
+        self._yield_sometimes()
         while True:
             self._lock.acquire(deadline=deadline)
             try:
@@ -44,14 +43,26 @@ class Gate:
                 raise
             self._lock.release()
             if time.monotonic() >= deadline:
-                raise Paused(f"{self._directory.shown}: is paused {pause.describe()}")
+                raise Paused(
+                    f"{self._directory.shown}: is paused {pause.describe()}",
+                    hint="hbuf-pause --resume ends a pause; a longer --timeout waits for its end",
+                )
             time.sleep(_POLL_SECONDS)
 
     def leave(self) -> None:
         self._lock.release()
+        self._left_at = time.monotonic()
 
     def close(self) -> None:
         self._lock.close()
+
+    def _yield_sometimes(self) -> None:
+        now = time.monotonic()
+        if now - self._left_at > _YIELD_SECONDS:
+            self._busy_since = now
+        elif now - self._busy_since > _HOG_SECONDS:
+            time.sleep(_YIELD_SECONDS)
+            self._busy_since = time.monotonic()
 
     def _pause(self) -> Marker | None:
         pause = read_marker(self._directory.paused)

@@ -18,7 +18,6 @@ from typing import Any
 
 from hbuf.format.times import encode_time
 from hbuf.store import fsops
-from hbuf.store.directory import BufferDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +105,6 @@ def is_same_marker(fd: int, path: Path) -> bool:
         return False
     mine = os.fstat(fd)
     return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
-
-
-def pause_of(directory: BufferDirectory) -> Marker | None:
-    """The pause that holds now, or None."""
-    marker = read_marker(directory.paused)
-    return marker if marker and not marker.stale else None
 
 
 def _is_held(fd: int) -> bool:

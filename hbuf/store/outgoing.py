@@ -59,23 +59,23 @@ class Appended:
 
     seqs: list[int] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
-    time_us: int = 0
+    times_us: list[int] = field(default_factory=list)  # 0 for a duplicate
     duplicates: set[int] = field(default_factory=set)  # places in the batch
 
     @classmethod
     def of(cls, count: int) -> Appended:
-        return cls([0] * count, [b""] * count)
+        return cls([0] * count, [b""] * count, [0] * count)
 
     def forget_from(self, place: int) -> None:
         """What comes from `place` on is not settled."""
-        del self.seqs[place:], self.ids[place:]
+        del self.seqs[place:], self.ids[place:], self.times_us[place:]
         self.duplicates = {each for each in self.duplicates if each < place}
 
     def extend(self, following: Appended) -> None:
         self.duplicates.update(len(self.seqs) + place for place in following.duplicates)
         self.seqs += following.seqs
         self.ids += following.ids
-        self.time_us = following.time_us or self.time_us
+        self.times_us += following.times_us
 
 
 def fresh_places(outgoing: Outgoing, known: Mapping[bytes, tuple[int, int]], done: Appended) -> list[int]:

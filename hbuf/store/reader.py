@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from hbuf.errors import HbufError, Locked, NotFound
+from hbuf.errors import Damaged, HbufError, Locked, NotFound
 from hbuf.format.check import ChainState
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.places import Place
@@ -27,6 +27,8 @@ from hbuf.store.segment import record_at, windows
 from hbuf.store.tail import read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole
+
+_WAIT_SECONDS = 10
 
 
 class Reader:
@@ -183,14 +185,10 @@ class Reader:
         view = self._views.get(first)
         newest = first == self._firsts[-1]
         if view is None:
-            path = self.directory.segment(first)
-            view = View(first, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            try:
-                opening = read_opening(view.fd, path.name)
-                view.start, view.put_id = opening.length, opening.put_id
-            except HbufError:
-                self.damage[first, 0] = "the record that opens the segment is damaged"
+            view = View(first, os.open(self.directory.segment(first), os.O_RDONLY | os.O_CLOEXEC))
             self._views[first] = view
+        if not view.count:
+            self._read_opening(view)  # before its first message a segment may get another PUT
         if view.scanned:
             view.forget()  # there may be an index by now
         with opened_index(self.directory.index(first), first) as known:
@@ -201,6 +199,14 @@ class Reader:
         elif length > view.shown:
             self._show_more(view, wait=not newest)
         return view
+
+    def _read_opening(self, view: View) -> None:
+        try:
+            opening = read_opening(view.fd, self.directory.segment_shown(view.first))
+        except Damaged:
+            self.damage[view.first, 0] = "the record that opens the segment is damaged"
+        else:
+            view.start, view.put_id = opening.length, opening.put_id
 
     def _show_more(self, view: View, *, wait: bool) -> None:
         """Records behind the durable length: an index that is behind, or a writer that does not sync.
@@ -216,12 +222,8 @@ class Reader:
             length = os.fstat(view.fd).st_size
             if length <= view.shown:
                 return
-            try:
-                os.fdatasync(view.fd)
-            except OSError as error:
-                if error.errno not in (errno.EROFS, errno.EINVAL):  # where nothing is written, all is on disk
-                    return
-            self._add_verified(view, length)
+            if _is_on_disk(view.fd):
+                self._add_verified(view, length)
 
     def _add_verified(self, view: View, length: int) -> None:
         """Entries for whole, verified, complete records behind what is shown."""
@@ -243,14 +245,16 @@ class Reader:
         Of the newest segment, under the shared lock, only what verifies: the rest may be an append that was cut short.
         """
         newest = view.first == self._firsts[-1]
-        with self._shared_lock(wait=newest):
+        with self._shared_lock(wait=newest) as alone:
+            if newest and not alone:
+                raise Locked(f"{self.directory.shown}: is being written, and there is no index to read by")
             length = os.fstat(view.fd).st_size
             view.entries.clear()
             view.numbers = []
             view.shown = length
             view.scanned = True
             start = view.start
-            if newest and start:
+            if newest and start and _is_on_disk(view.fd):
                 found = scan_whole(view.fd, read_opening(view.fd, self.directory.segment_shown(view.first)), length)
                 view.entries += b"".join(found.entries)
                 view.numbers += range(view.first, found.state.next_seq)
@@ -275,13 +279,25 @@ class Reader:
 
     @contextlib.contextmanager
     def _shared_lock(self, *, wait: bool = False) -> Iterator[bool]:
-        """The shared lock, where it can be had at once (or, with `wait`, before long). Yields whether it is held."""
-        held = False
-        with contextlib.suppress(OSError, Locked):
-            self._lock.acquire(shared=True, deadline=time.monotonic() + 10 if wait else None)
-            held = True
+        """The shared lock, where it can be had at once (or, with `wait`, before long). Yields whether nobody writes."""
+        alone = True
         try:
-            yield held
+            self._lock.acquire(shared=True, deadline=time.monotonic() + _WAIT_SECONDS if wait else None)
+        except Locked:
+            alone = False
+        except FileNotFoundError:
+            pass  # a copy without its lock: whoever writes makes it first
+        try:
+            yield alone
         finally:
-            if held:
+            if alone:
                 self._lock.release()
+
+
+def _is_on_disk(fd: int) -> bool:
+    """Syncs a segment before more of it is shown than its index lists."""
+    try:
+        os.fdatasync(fd)
+    except OSError as error:
+        return error.errno in (errno.EROFS, errno.EINVAL)  # nothing is written there
+    return True

@@ -117,6 +117,8 @@ def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Op
             if record.seq >= stranded.next_seq:
                 stranded.next_seq = record.seq + 1
                 stranded.follow(record)
+    # Where not one number is left: the damaged segment keeps its own.
+    stranded.next_seq = max(stranded.next_seq, first + 1)
     return stranded
 
 

@@ -34,8 +34,8 @@ def build_tags(directory: BufferDirectory, first: int) -> bytes:
         count = 0
         for window in windows(fd, opening.length, length, first - 1):
             for record in window.records:
-                if record.seq:
-                    count += 1
+                count += record.seq > 0
+                if record.seq >= first:
                     for term in terms_of(window.data, record):
                         terms.setdefault(term, []).append(record.seq)
         return encode_tags(first, count, put_id, terms)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from hbuf.errors import Damaged, NewerFormat, UsageError
+from hbuf.errors import Damaged, NewerFormat
 from hbuf.format import index
-from hbuf.format.chain import Hasher, hasher_named
+from hbuf.format.chain import HASH_NAMES, Hasher, hasher_named
 from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.record import FORMAT_VERSION
 from hbuf.format.scan import Record, own_values, parse_record
@@ -25,7 +25,7 @@ class Opening:
     """What the PUTs at the head of a segment say. Settings are those of the newest."""
 
     settings: Settings
-    hasher: Hasher
+    hash_name: str
     put_id: bytes  # hex, of the first PUT: the one that the index names
     prev: bytes  # the id that the first PUT follows
     last_id: bytes  # of the newest PUT: what the first message follows
@@ -35,6 +35,11 @@ class Opening:
     last_time_us: int
     length: int  # of all of them
     earlier: Settings | None  # of the PUT before the newest, where there are two
+
+    @property
+    def hasher(self) -> Hasher:
+        """Loaded only where something is hashed: reading needs none."""
+        return hasher_named(self.hash_name)
 
 
 @dataclass(slots=True)
@@ -78,10 +83,15 @@ def read_opening(fd: int, where: str) -> Opening:
             break
         if record.method != b"PUT" or not is_full_put(record):
             break
+        if puts and own_values(record.own)[b"x-hbuf-prev"] != puts[-1][1].id:
+            break  # torn bytes that look like a PUT: whoever scans on says what they are
         puts.append((data, record))
         at = record.end
     if not puts:
-        raise Damaged(f"{where}: byte 0: the record that opens the segment is damaged")
+        raise Damaged(
+            f"{where}: byte 0: the record that opens the segment is damaged",
+            hint="restore the segment from a backup; what is in it can still be read",
+        )
     return _opening_of(puts, where)
 
 
@@ -104,9 +114,12 @@ def _opening_of(puts: list[tuple[bytes, Record]], where: str) -> Opening:
     first_put, last_put = puts[0][1], puts[-1][1]
     values = own_values(first_put.own)
     last_values = own_values(last_put.own)
+    hash_name = values[b"x-hbuf-hash"].decode()
+    if hash_name not in HASH_NAMES:
+        raise NewerFormat(f"{where}: '{hash_name}' is not a hash that this version of hbuf knows")
     return Opening(
         all_settings[-1],
-        _hasher_of(values[b"x-hbuf-hash"].decode(), where),
+        hash_name,
         first_put.id,
         values[b"x-hbuf-prev"],
         last_put.id,
@@ -117,13 +130,6 @@ def _opening_of(puts: list[tuple[bytes, Record]], where: str) -> Opening:
         last_put.end,
         all_settings[-2] if len(puts) > 1 else None,
     )
-
-
-def _hasher_of(name: str, where: str) -> Hasher:
-    try:
-        return hasher_named(name)
-    except UsageError as error:
-        raise NewerFormat(f"{where}: {error.message}") from None
 
 
 def index_header(tail: Tail) -> index.Header:

@@ -39,9 +39,9 @@ class Chunk(NamedTuple):
             return None
         return record
 
-    def is_message(self, i: int) -> bool:
-        """Not the DELETE that says what was erased or retired."""
-        return self.data.startswith(b"POST ", self.entries[i].offset - self.base)
+    def is_delete(self, i: int) -> bool:
+        """No message: it says what was erased or retired."""
+        return self.data.startswith(b"DELETE ", self.entries[i].offset - self.base)
 
     def has_messages_only(self) -> bool:
         return b"DELETE /b/" not in self.data
@@ -115,8 +115,11 @@ class View:
         if known.header.put_id.hex().encode() != self.put_id:
             return False
         last = known.last
+        if last is None and known.header.durable_length > self.start:
+            return False
         if last is None:
-            return known.header.durable_length == self.start
+            self.shown = max(self.shown, known.header.durable_length)  # a further PUT may be on its way
+            return True
         # Where the last record is not as it says, either it is wrong, or the record is damaged and all entries join.
         is_there = record_at(self.fd, last, self.first + known.count - 1) is not None
         if not is_there and not index.joins(index.parse_entries(known.entries()), self.start):

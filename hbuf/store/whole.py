@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hbuf.format import index
-from hbuf.format.check import ChainState, check_records
+from hbuf.format.check import ChainState, check_records, unit_place
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.times import encode_time
 from hbuf.store.index_file import IndexFile
@@ -48,12 +48,17 @@ def found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length:
         return found_by_put(opening) if durable == opening.length else None
     seq = opening.first + listed.count - 1
     record = record_at(segment_fd, last, seq)
-    return Found(durable, ChainState(record.id, seq + 1, record.time), last.time_us) if record else None
+    place = unit_place(record.own) if record else None
+    if record is None or (place and place[0] < place[1]):
+        return None
+    state = ChainState(record.id, seq + 1, record.time, erasable=opening.settings.erasable)
+    return Found(durable, state, last.time_us)
 
 
 def found_by_put(opening: Opening) -> Found:
     time = encode_time(opening.last_time_us).encode()
-    return Found(opening.length, ChainState(opening.last_id, opening.first, time), opening.last_time_us)
+    state = ChainState(opening.last_id, opening.first, time, erasable=opening.settings.erasable)
+    return Found(opening.length, state, opening.last_time_us)
 
 
 def scan_whole(segment_fd: int, opening: Opening, length: int) -> Found:

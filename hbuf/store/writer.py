@@ -253,12 +253,12 @@ class Writer:
         first = tail.next_seq
         tail.prev = batch.ids[-1]
         tail.next_seq += count
-        tail.last_time_us = done.time_us = time_us
+        tail.last_time_us = time_us
         if len(done.ids) == count:
-            done.seqs, done.ids = list(range(first, first + count)), batch.ids
+            done.seqs, done.ids, done.times_us = list(range(first, first + count)), batch.ids, [time_us] * count
         else:
             for place, seq, record_id in zip(places, range(first, first + count), batch.ids, strict=True):
-                done.seqs[place], done.ids[place] = seq, record_id
+                done.seqs[place], done.ids[place], done.times_us[place] = seq, record_id, time_us
         self._note_producers(part, first, tail.prev)
 
     def _next_time(self, tail: Tail) -> int:

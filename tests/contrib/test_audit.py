@@ -140,12 +140,12 @@ def test_intact(auditor: Auditor, hash_name: str, erasable: bool) -> None:
 
 
 def test_more_than_one_batch(auditor: Auditor) -> None:
-    segments = build(batches=[[b"%d" % i for i in range(600)]])
+    segments = build(batches=[[b"%d" % i for i in range(300)]])
     done = auditor.run(auditor.write(segments))
     assert (done.returncode, done.stderr) == (0, "")
-    assert ": 600 messages, last 600 " in done.stdout
-    done = auditor.run(auditor.write([segments[0].replace(b"\r\n\r\n555\r\n", b"\r\n\r\n556\r\n")]))
-    at = segments[0].index(b"POST", segments[0].index(b"\r\n\r\n554\r\n"))
+    assert ": 300 messages, last 300 " in done.stdout
+    done = auditor.run(auditor.write([segments[0].replace(b"\r\n\r\n277\r\n", b"\r\n\r\n278\r\n")]))
+    at = segments[0].index(b"POST", segments[0].index(b"\r\n\r\n276\r\n"))
     assert done.returncode == 65
     assert f"01.http: byte {at}: the id does not match" in done.stdout
 

@@ -17,7 +17,7 @@ from hbuf.format.scan import own_values, scan
 from hbuf.format.settings import encode_settings, parse_settings
 from hbuf.format.times import parse_time
 
-TEXT = (Path(__file__).parents[1] / "docs" / "format.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 
 
 def fenced(kind: str) -> str:
