@@ -144,7 +144,7 @@ def _header(line: str) -> tuple[str, str]:
 
 def _print_receipts(appended: Appended) -> None:
     lines = [
-        f"{seq} duplicate\n" if place in appended.duplicates else f"{seq} {record_id.decode()}\n"
+        f"{seq or '-'} duplicate\n" if place in appended.duplicates else f"{seq} {record_id.decode()}\n"
         for place, (seq, record_id) in enumerate(zip(appended.seqs, appended.ids, strict=True))
     ]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from typing import Annotated
@@ -65,6 +66,8 @@ def _run_command(fds: list[int]) -> int:
     except OSError as error:
         complain(NAME, f"{_COMMAND[0]}: {error.strerror}")
         return 127 if isinstance(error, FileNotFoundError) else 126
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, frame: process.send_signal(received))
     while True:
         try:
             code = process.wait()
@@ -88,6 +91,7 @@ app = program(NAME, pause_command, "Example: hbuf-pause ./orders -- tar cf order
 
 
 def main() -> None:
+    _COMMAND.clear()
     if "--" in sys.argv:
         at = sys.argv.index("--")
         _COMMAND[:] = sys.argv[at + 1 :]

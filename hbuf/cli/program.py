@@ -10,8 +10,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hbuf.cli.streams import complain, finish, open_standard_streams
-from hbuf.errors import HbufError
+from hbuf.cli.streams import complain, drop_stdout, finish, open_standard_streams
+from hbuf.errors import HbufError, StorageFailed
 from hbuf.format.times import parse_duration_seconds
 
 # typer brings its own click under one name or another: its exceptions are found through what it exports.
@@ -83,8 +83,13 @@ def _run(app: typer.Typer, name: str) -> int:
     except Exception as error:
         if os.environ.get("HBUF_DEBUG"):
             raise
+        if isinstance(error, OSError):
+            # What fails in a buffer comes as an HbufError; what is left is what a program writes.
+            drop_stdout()
+            complain(name, f"{error.filename or 'standard output'}: {error.strerror or error}")
+            return StorageFailed.exit_code
         complain(name, f"{type(error).__name__}: {error}")
-        return 74 if isinstance(error, OSError) else 70
+        return 70
 
 
 def noticer(name: str) -> Callable[[str], None]:

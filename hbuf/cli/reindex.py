@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
+from hbuf.errors import Damaged
 from hbuf.ops.reindex import reindex
 
 NAME = "hbuf-reindex"
 
 
-def reindex_command(buffers: Buffers, timeout: Timeout = "30s", version: Version = False) -> None:
+def reindex_command(buffers: Buffers, timeout: Timeout = "30s", version: Version = False) -> int:
     """Make everything that is rebuildable anew from the segments."""
+    whole = True
     for buffer in buffers:
-        reindex(buffer, timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}"))
+        whole = reindex(buffer, timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}")) and whole
+    return 0 if whole else Damaged.exit_code
 
 
 app = program(NAME, reindex_command, "Example: hbuf-reindex ./orders")

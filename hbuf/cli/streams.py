@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import TextIO
 
 
 def open_standard_streams() -> None:
@@ -38,16 +39,24 @@ def finish(name: str, code: int, last_words: str = "") -> int:
 
 def drop_stdout() -> None:
     """Nobody reads it: what is written from now on, and what is left to be written, goes nowhere."""
+    _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def complain(name: str, line: str, hint: str | None = None) -> None:
-    """One line on standard error, and one for a way out."""
-    sys.stderr.write(printable(f"{name}: {line}") + "\n")
-    if hint:
-        sys.stderr.write(printable(f"hint: {hint}") + "\n")
+    """One line on standard error, and one for a way out. Where nobody can be told, the exit code has to do."""
+    try:
+        sys.stderr.write(printable(f"{name}: {line}") + "\n")
+        if hint:
+            sys.stderr.write(printable(f"hint: {hint}") + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _drop(sys.stderr)
 
 
 def printable(text: str) -> str:

@@ -18,17 +18,21 @@ from hbuf.store.whole import is_of, scan_whole
 from hbuf.store.writer import Writer
 
 
-def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] = lambda line: None) -> None:
-    """An index that knew of more than its segment has goes to quarantine/: it may be all that is left to tell."""
+def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] = lambda line: None) -> bool:
+    """Returns whether all of it could be made: not where a segment is damaged.
+
+    An index that knew of more than its segment has goes to quarantine/: it may be all that is left to tell.
+    """
     directory = BufferDirectory(path)
     directory.require()
     gate = Gate(directory, notice)
+    whole = True
     try:
         with fsops.os_errors(directory.shown):
             gate.enter(timeout_seconds, even_closed=True)
             firsts = directory.segment_firsts()
             for first in firsts:
-                _reindex_segment(directory, first, notice)
+                whole = _reindex_segment(directory, first, notice) and whole
                 if first != firsts[-1]:
                     fsops.replace_durably(directory.tags(first), build_tags(directory, first), names.NEW_TAGS)
             if directory.producers.exists():
@@ -39,9 +43,10 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
     if not directory.closed.exists():
         with Writer(directory, timeout_seconds=timeout_seconds, notice=notice) as writer, writer.locked():
             pass  # opening the tail puts right what a crash left there
+    return whole
 
 
-def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:
+def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> bool:
     path = directory.segment(first)
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -55,7 +60,7 @@ def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[s
         if found.record_behind or (found.end < durable and found.end < length):
             # An index has no way to say which numbers are missing; readers scan where it does not fit.
             notice(f"{path.name}: damaged at byte {found.end}; its index is left as it is")
-            return
+            return False
         if found.end > durable:
             write_again(fd, durable, found.end)
     finally:
@@ -65,6 +70,7 @@ def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[s
     header = index.Header(first, found.end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
     content = index.encode_header(header) + b"".join(found.entries)
     fsops.replace_durably(directory.index(first), content, names.NEW_INDEX)
+    return True
 
 
 def _keep(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,10 @@ class Follower:
         self._woken = threading.Event()
         self._observer: object | None = None
         if not poll:
-            self._watch()
+            try:
+                self._watch()
+            except OSError:
+                self._poll = True  # the system has no watch left to give
 
     def _watch(self) -> None:
         from watchdog.events import (
@@ -54,6 +58,8 @@ class Follower:
         )
         from watchdog.observers import Observer
 
+        # It logs what is no news, such as an event that came while it was being stopped.
+        logging.getLogger("watchdog").addHandler(logging.NullHandler())
         woken = self._woken
 
         class Wake(FileSystemEventHandler):

@@ -8,10 +8,8 @@ holds that lock and the marker is stale. A marker that was set by hand names no 
 from __future__ import annotations
 
 import fcntl
-import getpass
 import json
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +69,7 @@ def write_marker(path: Path, why: str, now_us: int, command: str | None = None) 
         "who": _user(),
         "when": encode_time(now_us),
         "why": why,
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "boot": _boot_id(),
         "pid": os.getpid(),
     }
@@ -119,6 +117,8 @@ def _is_held(fd: int) -> bool:
 
 
 def _user() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
     base: int
     data: bytes
     entries: list[index.Entry]
-    suspect: bool = False  # its first or last record cannot be read: others may be damaged too
+    suspect: bool = False  # a record does not look like one: each is parsed before it is shown
 
     def seqs(self) -> range:
         return range(self.first, self.first + len(self.entries))
@@ -38,6 +38,13 @@ class Chunk(NamedTuple):
         if isinstance(record, Unreadable) or not says_the_same(record, entry, self.first + i):
             return None
         return record
+
+    def looks_whole(self) -> bool:
+        """Whether a record begins where each must, and the first and the last are ones. A look, not a proof."""
+        if self.parse(0) is None or self.parse(len(self.entries) - 1) is None:
+            return False
+        starts, before, data = (b"\r\nPOST /b/", b"\r\nDELETE /b/"), self.base + 2, self.data
+        return all(data.startswith(starts, entry[1] - before) for entry in self.entries[1:])
 
     def is_delete(self, i: int) -> bool:
         """No message: it says what was erased or retired."""
@@ -146,7 +153,7 @@ class View:
         if len(data) < length:
             return None
         chunk = Chunk(self.number(at), base, data, entries)
-        return chunk._replace(suspect=chunk.parse(0) is None or chunk.parse(len(entries) - 1) is None)
+        return chunk._replace(suspect=not chunk.looks_whole())
 
     def close(self) -> None:
         os.close(self.fd)
