@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hbuf.errors import Paused
+from hbuf.errors import Locked, Paused
 from hbuf.store.clock import SystemClock
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.lock import Lock
-from hbuf.store.markers import is_same_marker, read_marker, remove_marker, write_marker
+from hbuf.store.markers import Marker, is_same_marker, read_marker, remove_marker, write_marker
 
 _POLL_SECONDS = 0.05
 
@@ -49,12 +49,17 @@ def pause(
     directory = BufferDirectory(path)
     directory.require()
     deadline = time.monotonic() + timeout_seconds
+    there: Marker | None = None
     while True:
-        with _exclusive(directory, deadline):
-            there = read_marker(directory.paused)
-            if there is None or there.stale:
-                fd = write_marker(directory.paused, reason, SystemClock().now_us(), command)
-                return Hold(directory, fd)
+        try:
+            with _exclusive(directory, deadline):
+                there = read_marker(directory.paused)
+                if there is None or there.stale:
+                    fd = write_marker(directory.paused, reason, SystemClock().now_us(), command)
+                    return Hold(directory, fd)
+        except Locked:
+            if there is None:
+                raise
         if there.command is None:
             notice(f"is paused already {there.describe()}")
             return None

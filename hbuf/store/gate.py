@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hbuf.errors import Closed, Paused
+from hbuf.errors import Closed, Locked, Paused
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.lock import Lock
 from hbuf.store.markers import Marker, read_marker, remove_marker
@@ -30,8 +30,14 @@ class Gate:
         """Takes the lock of a buffer that is not paused (nor closed), waiting for it; else raises."""
         deadline = time.monotonic() + timeout_seconds
         self._yield_sometimes()
+        pause: Marker | None = None
         while True:
-            self._lock.acquire(deadline=deadline)
+            try:
+                self._lock.acquire(deadline=deadline)
+            except Locked:
+                if pause is not None:  # others look now and then whether it is over, with the lock
+                    raise self._paused(pause) from None
+                raise
             try:
                 pause = self._pause()
                 if pause is None:
@@ -43,10 +49,7 @@ class Gate:
                 raise
             self._lock.release()
             if time.monotonic() >= deadline:
-                raise Paused(
-                    f"{self._directory.shown}: is paused {pause.describe()}",
-                    hint="hbuf-pause --resume ends a pause; a longer --timeout waits for its end",
-                )
+                raise self._paused(pause)
             time.sleep(_POLL_SECONDS)
 
     def leave(self) -> None:
@@ -71,6 +74,12 @@ class Gate:
         self._notice(f"the pause {pause.describe()} was left behind by a command that is gone: it is removed")
         remove_marker(self._directory.paused)
         return None
+
+    def _paused(self, pause: Marker) -> Paused:
+        return Paused(
+            f"{self._directory.shown}: is paused {pause.describe()}",
+            hint="hbuf-pause --resume ends a pause; a longer --timeout waits for its end",
+        )
 
     def _refuse_closed(self) -> None:
         closed = read_marker(self._directory.closed)

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,8 +79,8 @@ def test_the_backup_line_leaves_an_archive_that_verifies_when_it_is_restored(
     days = {f"{day:%F}.tar" for day in (before, before + timedelta(days=1))}
     (archive,) = cron.backups.iterdir()
     assert archive.name in days
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path / "restored", filter="data")
+    (tmp_path / "restored").mkdir()
+    subprocess.run(["tar", "xf", archive, "-C", tmp_path / "restored"], check=True)
     for path in buffers:
         restored = tmp_path / "restored" / path.relative_to(cron.data)
         with hbuf.open(restored) as buffer:

@@ -1,6 +1,7 @@
 """Fixtures of the fault tests."""
 
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,3 +19,21 @@ def ram_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="hbuf-test-", dir=_MEMORY) as path:
         yield Path(path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "hbuf-test", str(mounted)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if ran.returncode:
+        pytest.skip(f"mounting is not permitted here: {ran.stderr.strip()}")
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)

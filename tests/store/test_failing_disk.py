@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,24 +230,6 @@ def test_full_disk_for_a_tags_file_does_not_fail_the_append(ram_path: Path) -> N
     assert not list(path.glob("segments/*.tags"))
     check_survived(path, stored)
     assert list(path.glob("segments/*.tags"))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "hbuf-test", str(mounted)]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if ran.returncode:
-        pytest.skip(f"mounting is not permitted here: {ran.stderr.strip()}")
-    yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
 
 
 def test_really_full_disk_takes_nothing_back_and_goes_on_when_there_is_room(small_disk: Path) -> None:
