@@ -6,20 +6,26 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
-from hbuf.errors import Damaged, UsageError
+from hbuf.errors import Damaged, HbufError, UsageError
 from hbuf.format.fields import encode_fields, encode_producer
+from hbuf.format.keys import parse_public
 from hbuf.format.message import Draft, Message
 from hbuf.format.places import Place, parse_place
 from hbuf.ops import create as create_op
 from hbuf.ops import tail as tail_op
 from hbuf.ops.filter import Filter, compile_pattern
-from hbuf.ops.verify import Report, parse_expected
+from hbuf.ops.report import Report
+from hbuf.ops.verify import expected_head
 from hbuf.ops.verify import verify as verify_op
+from hbuf.store.data_keys import Identity
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.opener import Opener
 from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.reader import Reader
+from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 
 
@@ -51,26 +57,59 @@ def draft(
     return Draft(body, encode_fields(key, tags, headers), sender)
 
 
-def create(path: str | os.PathLike[str], **settings: str) -> Buffer:
-    """Makes a buffer; settings are given as text, as in `hbuf-create --set`."""
-    create_op.create(os.fspath(path), settings)
-    return Buffer(path)
+def create(
+    path: str | os.PathLike[str],
+    *,
+    sign: str | os.PathLike[str] | None = None,
+    recovery: str | None = None,
+    encrypt_to: Iterable[str] = (),
+    **settings: str,
+) -> Buffer:
+    """Makes a buffer; settings are given as text, as in `hbuf-create --set`.
+
+    `sign` is the file of a key that signs it; `recovery` and `encrypt_to` are public keys as text.
+    """
+    recovery_key = parse_public(recovery).data if recovery is not None else None
+    create_op.create(
+        os.fspath(path), settings, signer=_signer(sign), recovery_key=recovery_key, recipients=list(encrypt_to)
+    )
+    return Buffer(path, sign=sign)
 
 
-def open(path: str | os.PathLike[str], *, create: bool = False, timeout_seconds: float = 30) -> Buffer:  # noqa: A001
-    """Opens a buffer. With `create` a missing one is made."""
+def open(  # noqa: A001
+    path: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    timeout_seconds: float = 30,
+    sign: str | os.PathLike[str] | None = None,
+    identities: Iterable[str | os.PathLike[str]] = (),
+) -> Buffer:
+    """Opens a buffer. With `create` a missing one is made.
+
+    `sign` is the file of the key that a signed buffer needs to be written, `identities` are those of keys that
+    encrypted messages can be read with.
+    """
     if create:
-        create_op.create(os.fspath(path), may_exist=True)
-    return Buffer(path, timeout_seconds=timeout_seconds)
+        create_op.create(os.fspath(path), may_exist=True, signer=_signer(sign))
+    return Buffer(path, timeout_seconds=timeout_seconds, sign=sign, identities=identities)
 
 
 class Buffer:
     """A buffer. Not for two threads at once; many processes may have the same one open."""
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout_seconds: float = 30) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout_seconds: float = 30,
+        sign: str | os.PathLike[str] | None = None,
+        identities: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
         self._directory = BufferDirectory(path)
         self._directory.require()
         self._timeout_seconds = timeout_seconds
+        self._sign = sign
+        self._identities = [Identity(Path(file)) for file in identities]
         self._writer: Writer | None = None
 
     def __enter__(self) -> Buffer:
@@ -125,31 +164,49 @@ class Buffer:
         """Messages from `place` up to but not `until` (or the end as it is now), at most `count`.
 
         What is damaged is passed over; when all the others were given, Damaged is raised, which names the first place.
+        So is what the given identities cannot decrypt; with none, encrypted messages come as they are stored.
         """
+        refused: list[HbufError] = []
         with Reader(self._directory) as reader:
+            opener = self._opener(reader, refused)
             end = reader.end_seq if until is None else min(reader.resolve(_place(until)), reader.end_seq)
-            found = tail_op.messages(reader, reader.resolve(_place(place)), end, _filter(key, tag, pattern))
+            found = tail_op.messages(reader, reader.resolve(_place(place)), end, _filter(key, tag, pattern), opener)
             for number, message in enumerate(found):
                 if count is not None and number >= count:
                     return
                 yield message
             _raise_damage(reader)
+        if refused:
+            raise refused[0]
 
     def follow(
         self, place: str | Place = "end", *, key: str | None = None, tag: str | None = None, pattern: str | None = None
     ) -> Iterator[Message]:
         """Messages from `place` on, for ever, as they come."""
         with Reader(self._directory) as reader:
-            yield from tail_op.follow(reader, _place(place), _filter(key, tag, pattern))
+            opener = self._opener(reader, [])
+            yield from tail_op.follow(reader, _place(place), _filter(key, tag, pattern), opener)
 
-    def verify(self, *, head: str | None = None) -> Report:
-        """Checks every byte. `head` is a `SEQ:ID` that must be there."""
-        return verify_op(str(self._directory.path), head=parse_expected(head) if head is not None else None)
+    def verify(self, *, head: str | None = None, signer: str | None = None) -> Report:
+        """Checks every byte. `head` is a `SEQ:ID` or the file of a note, `signer` a public key as text."""
+        return verify_op(
+            str(self._directory.path),
+            head=expected_head(head) if head is not None else None,
+            signer=parse_public(signer).data if signer is not None else None,
+        )
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
-            self._writer = Writer(self._directory, timeout_seconds=self._timeout_seconds)
+            signer = _signer(self._sign)
+            self._writer = Writer(self._directory, timeout_seconds=self._timeout_seconds, signer=signer)
         return self._writer
+
+    def _opener(self, reader: Reader, refused: list[HbufError]) -> Opener | None:
+        return Opener(reader, self._identities, refused.append) if self._identities else None
+
+
+def _signer(path: str | os.PathLike[str] | None) -> Signer | None:
+    return Signer(Path(path)) if path is not None else None
 
 
 def _raise_damage(reader: Reader) -> None:

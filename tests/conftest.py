@@ -1,6 +1,97 @@
-"""What holds for all tests."""
+"""What holds for all tests, and what those of more than one kind use."""
 
+import base64
+import hashlib
+import re
 import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+OpenNote = Callable[[bytes, str, bytes], list[str]]
+
+
+@pytest.fixture
+def open_note() -> OpenNote:
+    """open_note(note, key name, public key): the lines of a note that this key signed.
+
+    Written after https://c2sp.org/signed-note, and knows nothing of hbuf: what it takes, other tools take.
+    """
+
+    def opened(note: bytes, key_name: str, public: bytes) -> list[str]:
+        from nacl.bindings import crypto_sign_open
+
+        lines = note.decode("utf-8", "strict")
+        assert not [char for char in lines if char < " " and char != "\n"], "a control character"
+        assert lines.endswith("\n")
+        # The text ends at the last blank line, and its own newline is signed with it.
+        text, blank, signatures = lines.rpartition("\n\n")
+        assert blank, "no signatures"
+        text += "\n"
+        key_hash = hashlib.sha256(key_name.encode() + b"\x0a" + b"\x01" + public).digest()[:4]
+        found = []
+        for line in signatures.removesuffix("\n").split("\n"):
+            dash, name, encoded = line.split(" ")
+            assert dash == "\u2014"
+            assert name, "a key has a name"
+            assert "+" not in name
+            signature = base64.b64decode(encoded, validate=True)
+            assert base64.b64encode(signature).decode() == encoded
+            if name == key_name and signature[:4] == key_hash:
+                found.append(signature[4:])
+        [signature] = found
+        assert len(signature) == 64
+        assert crypto_sign_open(signature + text.encode(), public) == text.encode()
+        return text.removesuffix("\n").split("\n")
+
+    return opened
+
+
+SlipIn = Callable[..., None]
+
+
+@pytest.fixture
+def slip_in() -> SlipIn:
+    """slip_in(buffer, b"one", b"two"): messages behind the last one, chained and listed, by somebody without a key.
+
+    With `sign`, which is given a number and an id, the last of them carries what it returns as its signature.
+    """
+
+    def slip(path: Path, *bodies: bytes, sign: Callable[[int, bytes], bytes] | None = None) -> None:
+        import itertools
+        import time
+
+        from hbuf.format.chain import hasher_named
+        from hbuf.format.fields import NO_FIELDS
+        from hbuf.format.index import DURABLE_LENGTH_AT, LENGTH
+        from hbuf.format.record import encode_messages
+        from hbuf.store.clock import draw_salts
+
+        segment = max(path.glob("segments/*.http"))
+        content = segment.read_bytes()
+        last = re.findall(rb"^x-hbuf-id: ([0-9a-f]{64})\r$", content, re.MULTILINE)[-1]
+        seq = max(int(number) for number in [b"0", *re.findall(rb"^x-hbuf-seq: (\d+)\r$", content, re.MULTILINE)])
+        batch = encode_messages(
+            hasher_named("blake3"),
+            path.name,
+            last,
+            (seq or int(segment.stem) - 1) + 1,
+            time.time_ns() // 1000,
+            draw_salts(len(bodies)),
+            bodies,
+            itertools.repeat(NO_FIELDS),
+            itertools.repeat(b""),
+            offset=len(content),
+            sign=sign,
+        )
+        segment.write_bytes(content + batch.data)
+        index = segment.with_suffix(".idx")
+        listed = bytearray(index.read_bytes() + batch.entries)
+        LENGTH.pack_into(listed, DURABLE_LENGTH_AT, len(content) + len(batch.data))
+        index.write_bytes(listed)
+
+    return slip

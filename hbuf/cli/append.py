@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.key_options import EncryptTo, SignKey, recipients_of, signer_of
 from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.separators import decode_separator
 from hbuf.cli.streams import counted, drop_stdout
@@ -60,6 +61,8 @@ def append_command(
         str, typer.Option("--linger", metavar="TIME", help="Longest wait for more from a slow pipe.")
     ] = "100ms",
     timeout: Timeout = "30s",
+    sign: SignKey = None,
+    encrypt_to: EncryptTo = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Do not make a missing buffer.")] = False,
     version: Version = False,
 ) -> int:
@@ -78,18 +81,24 @@ def append_command(
     producer_name = encode_producer(producer) if producer is not None else None
     fields = encode_fields(key, tag or [], [_header(line) for line in header or []])
     linger_seconds, timeout_seconds = seconds(linger), seconds(timeout)
+    signer, recipients = signer_of(sign), recipients_of(encrypt_to)
     for file in files or []:
         with os_errors(file):
             os.stat(0 if file == "-" else file)
     if not no_create and not BufferDirectory(buffer).exists():
-        create(buffer, may_exist=True)
-    limit_bytes = read_settings(buffer).max_message_bytes
+        create(buffer, may_exist=True, signer=signer, recipients=recipients)
+    settings = read_settings(buffer)
+    if not set(recipients) <= set(settings.recipients):
+        hint = "hbuf-set --encrypt-to adds a recipient, for what comes after"
+        raise UsageError(f"{buffer}: is not encrypted to the key that --encrypt-to names", hint=hint)
+    limit_bytes = settings.most_body_bytes
     stop = _stop_on_signals(timeout_seconds)
     writer = Writer(
         BufferDirectory(buffer),
         sync=fsync != "never",
         timeout_seconds=timeout_seconds,
         notice=noticer(f"{NAME}: {buffer}"),
+        signer=signer,
     )
     sending = Sending(
         writer,

@@ -15,6 +15,8 @@ VERBS = {
     "create": "make a buffer",
     "demo": "a tour of the main job, in a temporary directory",
     "grep": "search messages",
+    "key": "make keys, and hand public keys out and in",
+    "head": "print the newest head of a signed buffer",
     "ls": "list buffers",
     "pause": "hold a buffer still for a backup",
     "reindex": "make indexes and tags files anew",

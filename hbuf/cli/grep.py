@@ -6,19 +6,22 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import typer
 
-from hbuf.cli.printing import Form, Printer, complain_of_damage
+from hbuf.cli.key_options import IdentityKeys, identities_of
+from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage
 from hbuf.cli.program import Buffers, Version, program, run
 from hbuf.cli.streams import complain
 from hbuf.errors import Damaged, HbufError, UsageError
 from hbuf.format.places import Place, parse_place
 from hbuf.ops.filter import Filter, compile_pattern
 from hbuf.ops.tail import select_chunks
+from hbuf.store.data_keys import Identity
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
 
@@ -42,6 +45,7 @@ def grep_command(
     http: Annotated[bool, typer.Option("--http", help="Print records as they are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     null: Annotated[bool, typer.Option("--null", "-0", help="End each with NUL, not newline.")] = False,
+    identity: IdentityKeys = None,
     version: Version = False,
 ) -> int:
     """Print messages whose body or fields match PATTERN."""
@@ -56,7 +60,8 @@ def grep_command(
     )
     form: Form = "http" if http else "json" if as_json else "body"
     only: Only = "names" if list_only else "count" if count else None
-    search = _Search(wanted, parse_place(place, time.time_ns() // 1000), form, b"\0" if null else b"\n", only, number)
+    end, identities = b"\0" if null else b"\n", identities_of(identity)
+    search = _Search(wanted, parse_place(place, time.time_ns() // 1000), form, end, only, number, identities)
     found_any, failed = False, 0
     for buffer in buffers:
         try:
@@ -67,7 +72,7 @@ def grep_command(
     sys.stdout.flush()
     if search.damaged:
         return Damaged.exit_code
-    return failed or (0 if found_any else 1)
+    return failed or search.closed.finish() or (0 if found_any else 1)
 
 
 @dataclass(slots=True)
@@ -80,7 +85,9 @@ class _Search:
     end: bytes
     only: Only
     number: bool
+    identities: list[Identity]
     damaged: bool = False
+    closed: Closed = field(default_factory=lambda: Closed(NAME))
 
     def run(self, buffer: str, *, named: bool) -> bool:
         """Writes the matches of one buffer. Returns whether there was one."""
@@ -89,7 +96,10 @@ class _Search:
         found = 0
         with Reader(BufferDirectory(buffer)) as reader:
             printer = Printer(reader, self.form, self.end)
-            for chunk, places in select_chunks(reader, reader.resolve(self.place), reader.end_seq, self.wanted):
+            opens = self.identities or (self.form == "body" and self.only is None)
+            opener = Opener(reader, self.identities, self.closed.notice) if opens else None
+            start, end = reader.resolve(self.place), reader.end_seq
+            for chunk, places in select_chunks(reader, start, end, self.wanted, opener):
                 found += len(places)
                 if self.only is None:
                     out.writelines(self._lines(prefix, chunk, places, printer))

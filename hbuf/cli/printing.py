@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from hbuf.cli.streams import complain
+from hbuf.cli.streams import complain, counted
+from hbuf.errors import HbufError, NotAllowed
 from hbuf.format.jsonlines import encode_json
 from hbuf.format.message import message_of
 from hbuf.store.reader import Reader
@@ -37,6 +38,28 @@ class Printer:
             return b""
         directory = self._reader.directory
         return encode_json(message_of(chunk.data, record, directory.tenant, directory.name)) + b"\n"
+
+
+class Closed:
+    """What could not be opened of encrypted messages: said as it comes, and once for all of one kind."""
+
+    def __init__(self, program: str) -> None:
+        self.exit_code = 0
+        self._program = program
+        self._more = 0
+
+    def notice(self, error: HbufError) -> None:
+        if isinstance(error, NotAllowed) and self.exit_code:
+            self._more += 1
+            return
+        complain(self._program, error.message, error.hint)
+        self.exit_code = self.exit_code or error.exit_code
+
+    def finish(self) -> int:
+        """The exit code: 0 where all could be opened."""
+        if self._more:
+            complain(self._program, f"so are {counted(self._more, 'more message', 'more messages')}")
+        return self.exit_code
 
 
 def complain_of_damage(program: str, reader: Reader) -> bool:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.key_options import EncryptTo, SignKey, recipients_of, recovery_of, signer_of
 from hbuf.cli.program import Buffer, Timeout, Version, assignments, noticer, program, run, seconds
+from hbuf.errors import UsageError
 from hbuf.format.settings import encode_settings
 from hbuf.ops.set import read_settings, set_settings
 
@@ -19,13 +21,33 @@ def set_command(
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to change.", show_default=False)
     ] = None,
+    sign: SignKey = None,
+    recovery: Annotated[
+        str | None,
+        typer.Option("--recovery", metavar="KEY", help="The recovery key: --sign's key is new, and takes over."),
+    ] = None,
+    encrypt_to: EncryptTo = None,
+    not_to: Annotated[
+        list[str] | None,
+        typer.Option("--not-to", metavar="PUB", help="Encrypt to this key no longer: a NAME or a file."),
+    ] = None,
     timeout: Timeout = "30s",
     version: Version = False,
 ) -> None:
     """Change settings; without any, print them as JSON."""
-    if changes:
+    if recovery is not None and sign is None:
+        raise UsageError("--recovery goes with --sign")
+    added, removed = recipients_of(encrypt_to), recipients_of(not_to)
+    if changes or recovery is not None or added or removed:
         set_settings(
-            buffer, assignments(changes), timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}")
+            buffer,
+            assignments(changes or []),
+            timeout_seconds=seconds(timeout),
+            notice=noticer(f"{NAME}: {buffer}"),
+            signer=signer_of(sign),
+            recovery=recovery_of(recovery),
+            added=added,
+            removed=removed,
         )
     else:
         sys.stdout.write(encode_settings(read_settings(buffer)).decode())

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from hbuf.cli.printing import Printer, complain_of_damage
+from hbuf.cli.key_options import IdentityKeys, identities_of
+from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage
 from hbuf.cli.program import Buffer, Version, program, run
 from hbuf.cli.separators import decode_separator
-from hbuf.errors import UsageError
+from hbuf.errors import Damaged, UsageError
 from hbuf.format.places import parse_place
 from hbuf.format.times import parse_moment
 from hbuf.ops.filter import Filter, compile_pattern
 from hbuf.ops.tail import Follower, select_chunks
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
+from hbuf.store.view import Chunk
 
 NAME = "hbuf-tail"
 
@@ -48,6 +53,7 @@ def tail_command(
     raw: Annotated[bool, typer.Option("--raw", help="Bodies; the default.")] = False,
     http: Annotated[bool, typer.Option("--http", help="Records as they are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    identity: IdentityKeys = None,
     version: Version = False,
 ) -> int:
     """Show the last messages of a buffer, or those from a place on."""
@@ -69,9 +75,29 @@ def tail_command(
     with Reader(BufferDirectory(buffer)) as reader:
         until_us = parse_moment(until, now_us) if until is not None else None
         start = _start(reader, place, lines, since, until_us, now_us)
-        printer = Printer(reader, "http" if http else "json" if as_json else "body", end_of_each)
-        _show(reader, start, until_us, wanted, printer, count, follow=follow, poll=poll)
-        return 65 if complain_of_damage(NAME, reader) else 0
+        form: Form = "http" if http else "json" if as_json else "body"
+        identities, closed = identities_of(identity), Closed(NAME)
+        opener = Opener(reader, identities, closed.notice) if identities or form == "body" else None
+        source = _Source(reader, wanted, opener, until_us)
+        _show(source, start, Printer(reader, form, end_of_each), count, follow=follow, poll=poll)
+        code = closed.finish()
+        return Damaged.exit_code if complain_of_damage(NAME, reader) else code
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is read, and how far."""
+
+    reader: Reader
+    wanted: Filter
+    opener: Opener | None
+    until_us: int | None
+
+    def end(self) -> int:
+        return _end(self.reader, self.until_us)
+
+    def chunks(self, start: int, end: int) -> Iterator[tuple[Chunk, Sequence[int]]]:
+        return select_chunks(self.reader, start, end, self.wanted, self.opener)
 
 
 def _end(reader: Reader, until_us: int | None) -> int:
@@ -90,24 +116,15 @@ def _start(reader: Reader, place: str | None, lines: int, since: str | None, unt
     return start
 
 
-def _show(
-    reader: Reader,
-    start: int,
-    until_us: int | None,
-    wanted: Filter,
-    printer: Printer,
-    most: int | None,
-    *,
-    follow: bool,
-    poll: bool,
-) -> None:
+def _show(source: _Source, start: int, printer: Printer, most: int | None, *, follow: bool, poll: bool) -> None:
+    reader = source.reader
     follower = Follower(reader, poll=poll) if follow else None
     out = sys.stdout.buffer
-    at, end = start, _end(reader, until_us)
+    at, end = start, source.end()
     left = sys.maxsize if most is None else most
     try:
         while left:
-            for chunk, places in select_chunks(reader, at, end, wanted):
+            for chunk, places in source.chunks(at, end):
                 lines = printer.encode(chunk, places[:left])
                 out.write(b"".join(lines))
                 left -= len(lines)
@@ -118,7 +135,7 @@ def _show(
                 return
             at = max(at, end)
             follower.wait(at)
-            end = _end(reader, until_us)
+            end = source.end()
     finally:
         if follower is not None:
             follower.close()

@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.key_options import public_of
 from hbuf.cli.program import Buffers, Version, program, run
 from hbuf.cli.streams import complain, counted, printable
 from hbuf.errors import Damaged, HbufError
 from hbuf.format.times import encode_time
-from hbuf.ops.verify import KINDS, Report, parse_expected, verify
+from hbuf.ops.report import KINDS, PlacedFault, Report
+from hbuf.ops.verify import expected_head, parse_expected, verify
 from hbuf.version import VERSION
 
 NAME = "hbuf-verify"
@@ -27,7 +29,10 @@ def verify_command(
         str | None, typer.Option("--from", metavar="SEQ:ID", help="The buffer may begin here, with this id.")
     ] = None,
     head: Annotated[
-        str | None, typer.Option("--head", metavar="SEQ:ID", help="A message that must be there, with its id.")
+        str | None, typer.Option("--head", metavar="SEQ:ID|FILE", help="A head that must be there: SEQ:ID or a note.")
+    ] = None,
+    signer: Annotated[
+        str | None, typer.Option("--signer", metavar="PUB", help="The public key that must have signed: NAME or file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a buffer, for an auditor's file.")] = False,
     jobs: Annotated[
@@ -39,11 +44,14 @@ def verify_command(
     """Check every byte: framing, chain, completeness, settings, index."""
     worst = 0
     expected_start = parse_expected(start) if start is not None else None
-    expected_head = parse_expected(head) if head is not None else None
+    wanted_head = expected_head(head) if head is not None else None
+    public = public_of(signer, "sign") if signer is not None else None
     for buffer in buffers:
         try:
             with _progress(quiet) as progress:
-                report = verify(buffer, start=expected_start, head=expected_head, jobs=jobs, progress=progress)
+                report = verify(
+                    buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=progress
+                )
         except HbufError as error:
             complain(NAME, error.message, error.hint)
             worst = worst or error.exit_code
@@ -62,21 +70,39 @@ def _text(report: Report) -> str:
     lines = [f"{printable(report.path)}: {verdict}: {messages}, last {report.last_seq} {report.last_id}"]
     said = {
         "bytes": f"{report.bytes_checked} in {counted(report.segments, 'segment', 'segments')}",
-        "chain": messages,
-        "completeness": f"numbers {report.first_seq} to {report.last_seq}",
+        "chain": messages + _also(report.verdicts["chain"], "erased") + _encrypted(report),
+        "signatures": _signatures(report),
+        "completeness": f"numbers {report.first_seq} to {report.last_seq}"
+        + _also(report.verdicts["completeness"], "retired"),
         "settings": "buffer.json and the chain",
         "index": "indexes and tags files",
     }
     for kind in KINDS:
         faults = [fault for fault in report.faults if fault.kind == kind]
-        count = report.fault_counts[kind]
+        count = report.fault_count(kind)
         lines.append(f"  {kind + ':':14}{said[kind]}: {counted(count, 'fault', 'faults') if count else 'ok'}")
         if faults:
             lines.append(f"    {faults[0]}")
-    lines.append("  signatures:   none")
     lines.extend(f"  not checked:  {count} {what}" for what, count in report.not_checked.items())
     lines.extend(f"  note:         {note}" for note in report.notes)
     return "\n".join(lines) + "\n"
+
+
+def _also(verdicts: dict[str, int], verdict: str) -> str:
+    return f", {verdicts[verdict]} {verdict}" if verdicts[verdict] else ""
+
+
+def _encrypted(report: Report) -> str:
+    return f", {report.encrypted} encrypted" if report.encrypted else ""
+
+
+def _signatures(report: Report) -> str:
+    if not report.signed:
+        return "none"
+    recovered = (
+        f", {counted(report.recoveries, 'line', 'lines')} of keys by the recovery key" if report.recoveries else ""
+    )
+    return f"{report.signatures} right{recovered}"
 
 
 def _json(report: Report) -> str:
@@ -99,20 +125,30 @@ def _json(report: Report) -> str:
             },
             "faults": {
                 kind: {
-                    "count": report.fault_counts[kind],
-                    "places": [
-                        {"file": fault.file, "byte": fault.at, "seq": fault.seq, "reason": fault.reason}
-                        for fault in report.faults
-                        if fault.kind == kind
-                    ][:100],
+                    "count": report.fault_count(kind),
+                    "places": [_place(fault) for fault in report.faults if fault.kind == kind][:100],
                 }
                 for kind in KINDS
             },
-            "signatures": "none",
+            "verdicts": report.verdicts,
+            "signed": report.signed,
+            "signatures": report.signatures,
+            "recoveries": report.recoveries,
+            "encrypted": report.encrypted,
             "not_checked": report.not_checked,
             "notes": report.notes,
         }
     )
+
+
+def _place(fault: PlacedFault) -> dict[str, str | int | None]:
+    return {
+        "file": fault.file,
+        "byte": fault.at,
+        "seq": fault.seq,
+        "reason": fault.reason,
+        "verdict": fault.verdict,
+    }
 
 
 @contextlib.contextmanager

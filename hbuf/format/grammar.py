@@ -63,6 +63,8 @@ RECORD_SECTION = re.compile(
 # Where a record may begin: used to find the next one behind damage, and always checked with RECORD_SECTION.
 RECORD_START = re.compile(rb"(?:POST|PUT|DELETE) /b/" + _BUFFER + rb" HTTP/1\.1\r\nhost: hbuf\r\nx-hbuf-")
 
+BASE64_KEY = re.compile(_BASE64_32)
+
 LINE = re.compile(rb"(" + _TOKEN + rb"+): (" + _VALUE + rb")\r\n")
 
 CLIENT_NAME = re.compile(_CLIENT_NAME)

@@ -15,7 +15,9 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode_json(message: Message) -> bytes:
-    """One line, without its newline. A body that is not UTF-8 is `body_base64` instead of `body`."""
+    """One line, without its newline. A body that is not UTF-8 is `body_base64` instead of `body`; what cannot be
+    read, erased or encrypted, is null.
+    """
     values: dict[str, Any] = {
         "tenant": message.tenant,
         "buffer": message.buffer,
@@ -26,7 +28,7 @@ def encode_json(message: Message) -> bytes:
         "tags": message.tags,
         "headers": [{"name": name, "value": value} for name, value in message.headers],
     }
-    if message.erased:
+    if message.erased or message.encrypted:
         values["body"] = None
     else:
         try:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hbuf.format.deletes import ERASES, RETIRES
 from hbuf.format.fields import parse_tags
 from hbuf.format.grammar import (
+    BASE64_KEY,
     LINE,
     MAX_BODY_BYTES,
     MAX_SECTION_BYTES,
@@ -18,6 +20,7 @@ from hbuf.format.grammar import (
     RECORD_START,
     is_text,
 )
+from hbuf.format.sealing import DATA_KEY, RECIPIENT
 from hbuf.format.times import parse_time
 
 # No record is shorter: with it, damage of n bytes cannot hide more than n // 189 numbers.
@@ -197,12 +200,18 @@ _UUID = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _OWN_VALUES = {
     b"x-hbuf-batch": _UNIT,
     b"x-hbuf-producer-seq": _DECIMAL,
+    b"x-hbuf-data-key": DATA_KEY,
     b"x-hbuf-format": _POSITIVE,
     b"x-hbuf-hash": re.compile(rb"[a-z0-9]+"),
     b"x-hbuf-buffer": _UUID,
     b"x-hbuf-epoch": _POSITIVE,
     b"x-hbuf-first": _POSITIVE,
     b"x-hbuf-prev": _HEX_ID,
+    b"x-hbuf-sign-key": BASE64_KEY,
+    b"x-hbuf-recovery-key": BASE64_KEY,
+    b"x-hbuf-recipient": RECIPIENT,
+    b"x-hbuf-erases": ERASES,
+    b"x-hbuf-retires": RETIRES,
 }
 _FULL_PUT = _PUT_OWN[:6]
 
@@ -218,20 +227,30 @@ def _unusual(method: bytes, seq: bytes | None, own: bytes, salted: bytes | None,
             return "an erased message still has fields"
     if not is_text(own):
         return "the head is not as it may be"
-    names = [name for name, _ in LINE.findall(own)]
-    reason = _out_of_order(method, names)
+    lines = LINE.findall(own)
+    reason = _out_of_order(method, [name for name, _ in lines])
     if reason:
         return reason
-    values = own_values(own)
-    for name, value in values.items():
+    values = dict(lines)
+    for name, value in lines:
         pattern = _OWN_VALUES.get(name)
         if pattern and not pattern.fullmatch(value):
             return f"{name.decode()} is not as it may be"
     if (b"x-hbuf-producer" in values) != (b"x-hbuf-producer-seq" in values):
         return "a producer and its number come together"
-    if method == b"PUT" and b"x-hbuf-format" in values and not all(name in values for name in _FULL_PUT):
-        return "a PUT lacks one of its lines"
+    if method == b"DELETE" and (b"x-hbuf-erases" in values) == (b"x-hbuf-retires" in values):
+        return "a DELETE says what was erased or what was retired"
+    if method == b"PUT":
+        return _unusual_put(values)
     return None
+
+
+def _unusual_put(values: dict[bytes, bytes]) -> str | None:
+    """A full one has all its lines; another brings a data key, and nothing else."""
+    if b"x-hbuf-format" in values:
+        return None if all(name in values for name in _FULL_PUT) else "a PUT lacks one of its lines"
+    known = [name for name in values if name in _PUT_OWN]
+    return None if known == [_MANY] else "a PUT without settings brings a data key and nothing else"
 
 
 def _out_of_order(method: bytes, names: list[bytes]) -> str | None:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hbuf.errors import Damaged, NewerFormat, UsageError
 from hbuf.format.chain import HASH_NAMES
 from hbuf.format.grammar import MAX_BODY_BYTES
+from hbuf.format.keys import parse_public
 from hbuf.format.record import FORMAT_VERSION
+from hbuf.format.sealing import TAG_BYTES
 from hbuf.format.times import parse_duration_seconds
 
 MIN_SEGMENT_BYTES = 4096
 LARGEST_SEGMENT_BYTES = 2 * 1024**3
+MAX_RECIPIENTS = 100  # their lines must fit into a header section
 
 # What the first PUT fixes for good.
 _FIXED = ("uuid", "name", "created", "format", "hash", "erasable")
@@ -40,12 +43,24 @@ class Settings:
     segment_messages: int | None = None
     segment_age: float | None = None  # seconds
     max_message_bytes: int = 16 * 1024**2
+    recipients: tuple[str, ...] = ()  # public keys that bodies are encrypted to, as text
+    compress: bool = False  # a segment when it is rolled
+    retention_age: float | None = None  # seconds
+    retention_bytes: int | None = None
+    retention_messages: int | None = None
     others: tuple[tuple[str, Any], ...] = ()  # settings of later versions, kept as they are
+
+    @property
+    def most_body_bytes(self) -> int:
+        """How long a body may be: what is stored of an encrypted one is longer."""
+        return min(self.max_message_bytes, MAX_BODY_BYTES - TAG_BYTES) if self.recipients else self.max_message_bytes
 
 
 def encode_settings(settings: Settings) -> bytes:
     """JSON for people: one setting a line. The same bytes go into `buffer.json` and the PUT."""
-    values = {name: getattr(settings, name) for name in _KNOWN} | dict(settings.others)
+    values = {name: getattr(settings, name) for name in _KNOWN}
+    values = {name: value for name, value in values.items() if value != _OPTIONAL.get(name, _ALWAYS)}
+    values |= dict(settings.others)
     return json.dumps(values, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
@@ -59,11 +74,14 @@ def parse_settings(data: bytes) -> Settings:
         raise Damaged("the settings are not a JSON object")
     if isinstance(values.get("format"), int) and values["format"] > FORMAT_VERSION:
         raise NewerFormat(f"format {values['format']} is newer than this version of hbuf, which reads {FORMAT_VERSION}")
-    missing = [name for name in _KNOWN if name not in values]
+    missing = [name for name in _KNOWN if name not in values and name not in _OPTIONAL]
     if missing:
         raise Damaged(f"the settings lack '{missing[0]}'")
     others = tuple((name, value) for name, value in values.items() if name not in _KNOWN)
-    settings = Settings(**{name: values[name] for name in _KNOWN}, others=others)
+    known = {name: values[name] for name in _KNOWN if name in values}
+    if isinstance(known.get("recipients"), list):
+        known["recipients"] = tuple(known["recipients"])
+    settings = Settings(**known, others=others)
     try:
         return _checked(settings)
     except UsageError as error:
@@ -93,6 +111,23 @@ def set_values(settings: Settings, values: Mapping[str, str]) -> Settings:
     return _checked(replace(settings, **parsed))
 
 
+def set_recipients(settings: Settings, recipients: Iterable[str]) -> Settings:
+    """`settings` with bodies encrypted to these public keys, each once."""
+    return _checked(replace(settings, recipients=tuple(dict.fromkeys(recipients))))
+
+
+def change_recipients(settings: Settings, added: Iterable[str], removed: Iterable[str]) -> Settings:
+    """What is encrypted stays so: its last recipient cannot be removed."""
+    gone = set(removed)
+    unknown = gone - set(settings.recipients)
+    if unknown:
+        raise UsageError(f"'{min(unknown)}' is not a recipient")
+    kept = [text for text in (*settings.recipients, *added) if text not in gone]
+    if settings.recipients and not kept:
+        raise UsageError("an encrypted buffer keeps at least one recipient")
+    return set_recipients(settings, kept)
+
+
 def parse_size_bytes(what: str, text: str) -> int:
     found = _SIZE.fullmatch(text)
     if not found:
@@ -112,6 +147,10 @@ def _parse_age(name: str, text: str) -> float | None:
     return None if text in ("", "none") else parse_duration_seconds(text)
 
 
+def _parse_size_or_none(name: str, text: str) -> int | None:
+    return None if text in ("", "none") else parse_size_bytes(name, text)
+
+
 def _parse_flag(name: str, text: str) -> bool:
     if text not in ("true", "false"):
         raise UsageError(f"{name}: '{text}' is neither true nor false")
@@ -129,8 +168,21 @@ _PARSERS: dict[str, Any] = {
     "segment_messages": _parse_count,
     "segment_age": _parse_age,
     "max_message_bytes": parse_size_bytes,
+    "compress": _parse_flag,
+    "retention_age": _parse_age,
+    "retention_bytes": _parse_size_or_none,
+    "retention_messages": _parse_count,
 }
 _KNOWN = tuple(field.name for field in fields(Settings) if field.name != "others")
+# Said only where they differ from this: the settings of a buffer without them read the same in every version.
+_OPTIONAL: dict[str, Any] = {
+    "recipients": (),
+    "compress": False,
+    "retention_age": None,
+    "retention_bytes": None,
+    "retention_messages": None,
+}
+_ALWAYS = object()
 
 
 def _checked(settings: Settings) -> Settings:
@@ -141,8 +193,8 @@ def _checked(settings: Settings) -> Settings:
         raise UsageError("uuid, name and created are printable text")
     if s.hash not in HASH_NAMES:
         raise UsageError(f"hash: '{s.hash}' is not one of {', '.join(HASH_NAMES)}")
-    if not isinstance(s.erasable, bool):
-        raise UsageError("erasable is true or false")
+    if not isinstance(s.erasable, bool) or not isinstance(s.compress, bool):
+        raise UsageError("erasable and compress are true or false")
     _check_range("format", s.format, FORMAT_VERSION, FORMAT_VERSION)
     _check_range("segment_bytes", s.segment_bytes, MIN_SEGMENT_BYTES, LARGEST_SEGMENT_BYTES)
     _check_range("max_message_bytes", s.max_message_bytes, 1, MAX_BODY_BYTES)
@@ -150,7 +202,26 @@ def _checked(settings: Settings) -> Settings:
         _check_range("segment_messages", s.segment_messages, 1, 2**32)
     if s.segment_age is not None:
         _check_range("segment_age", s.segment_age, 0.001, _CENTURY_SECONDS, whole=False)
+    if s.retention_age is not None:
+        _check_range("retention_age", s.retention_age, 0.001, _CENTURY_SECONDS, whole=False)
+    if s.retention_bytes is not None:
+        _check_range("retention_bytes", s.retention_bytes, 1, 2**62)
+    if s.retention_messages is not None:
+        _check_range("retention_messages", s.retention_messages, 1, 2**62)
+    _check_recipients(s)
     return s
+
+
+def _check_recipients(s: Settings) -> None:
+    if not isinstance(s.recipients, tuple):
+        raise UsageError("recipients are a list of public keys")
+    for text in s.recipients:
+        if not isinstance(text, str) or parse_public(text).kind != "encrypt":
+            raise UsageError("recipients: each is the public key of a key of kind encrypt")
+    if len(set(s.recipients)) != len(s.recipients) or len(s.recipients) > MAX_RECIPIENTS:
+        raise UsageError(f"recipients: each is named once, and there are at most {MAX_RECIPIENTS}")
+    if s.recipients and not s.erasable:
+        raise UsageError("a buffer that is not erasable has no salts, and cannot be encrypted")
 
 
 def _check_range(name: str, value: object, low: float, high: float, *, whole: bool = True) -> None:

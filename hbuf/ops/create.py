@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hbuf.errors import UsageError
-from hbuf.format.settings import Settings, set_values
+from hbuf.format.settings import Settings, set_recipients, set_values
 from hbuf.format.times import encode_time
 from hbuf.store.clock import SystemClock
 from hbuf.store.create import create_buffer
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.signing import Signer
 
 
-def create(path: str, values: Mapping[str, str] | None = None, *, may_exist: bool = False) -> bool:
-    """Makes the buffer at `path`, with settings given as text. Returns False where it was there and may be."""
+def create(
+    path: str,
+    values: Mapping[str, str] | None = None,
+    *,
+    may_exist: bool = False,
+    signer: Signer | None = None,
+    recovery_key: bytes | None = None,
+    recipients: Sequence[str] = (),
+) -> bool:
+    """Makes the buffer at `path`, with settings given as text. Returns False where it was there and may be.
+
+    With `signer` it is signed from its first record on, and `recovery_key` may start a new line of keys later.
+    Bodies are encrypted to `recipients`, public keys as text.
+    """
     directory = BufferDirectory(path)
     if directory.name.startswith("_") and not directory.exists():
         raise UsageError(
@@ -22,5 +35,5 @@ def create(path: str, values: Mapping[str, str] | None = None, *, may_exist: boo
         )
     clock = SystemClock()
     defaults = Settings(str(uuid.uuid4()), directory.name, encode_time(clock.now_us()))
-    settings = set_values(defaults, values or {})
-    return create_buffer(directory, settings, clock, may_exist=may_exist)
+    settings = set_recipients(set_values(defaults, values or {}), recipients)
+    return create_buffer(directory, settings, clock, may_exist=may_exist, signer=signer, recovery_key=recovery_key)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hbuf.errors import UsageError
 from hbuf.format.scan import Record, key_of, tags_of
@@ -58,6 +58,10 @@ class Filter:
     def wants_all(self) -> bool:
         return not self.by_terms and self.pattern is None
 
+    def without_pattern(self) -> Filter:
+        """What can be said of a message whose body cannot be read yet."""
+        return replace(self, pattern=None)
+
     def terms(self, tags: Tags) -> set[int]:
         """The numbers that a sealed segment's tags file names."""
         found = [tags.find([term]) for term in self._terms()]
@@ -92,7 +96,7 @@ class Filter:
     def _matches(self, pattern: Pattern, data: bytes, record: Record) -> bool:
         if record.salted == b"gone":
             return False
-        if pattern.found_in(data[record.section_end : record.end - 2]):
+        if b"x-hbuf-data-key: " not in record.own and pattern.found_in(data[record.section_end : record.end - 2]):
             return True
         if not self.in_fields or record.fields_end == record.head_end:
             return False

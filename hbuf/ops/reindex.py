@@ -13,7 +13,7 @@ from hbuf.store.index_file import read_index_header
 from hbuf.store.producers import save_producers
 from hbuf.store.recover import write_again
 from hbuf.store.seal import build_tags, producers_until
-from hbuf.store.tail import read_opening
+from hbuf.store.tail import newest_opening, read_opening
 from hbuf.store.whole import is_of, scan_whole
 from hbuf.store.writer import Writer
 
@@ -40,9 +40,9 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
             save_producers(directory.producers, producers_until(directory, 2**62))
     finally:
         gate.close()
-    if not directory.closed.exists():
+    if not directory.closed.exists() and newest_opening(directory).keys.sign is None:
         with Writer(directory, timeout_seconds=timeout_seconds, notice=notice) as writer, writer.locked():
-            pass  # opening the tail puts right what a crash left there
+            pass  # opening the tail puts right what a crash left there; a signed one needs its key for that
     return whole
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from hbuf.format.settings import Settings, change_settings
+from hbuf.format.settings import Settings, change_recipients, change_settings
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
+from hbuf.store.signing import RecoveryKey, Signer
 from hbuf.store.tail import newest_opening
 from hbuf.store.writer import Writer
 
@@ -20,8 +21,22 @@ def read_settings(path: str) -> Settings:
 
 
 def set_settings(
-    path: str, changes: Mapping[str, str], *, timeout_seconds: float, notice: Callable[[str], None] = lambda line: None
+    path: str,
+    changes: Mapping[str, str],
+    *,
+    timeout_seconds: float,
+    notice: Callable[[str], None] = lambda line: None,
+    signer: Signer | None = None,
+    recovery: RecoveryKey | None = None,
+    added: Sequence[str] = (),
+    removed: Sequence[str] = (),
 ) -> None:
-    change_settings(read_settings(path), changes)  # refuse what is wrong before waiting for a lock
-    with Writer(BufferDirectory(path), timeout_seconds=timeout_seconds, notice=notice) as writer:
-        writer.roll(lambda settings: change_settings(settings, changes))
+    """With `recovery` a new line of keys begins, with the key of `signer`. `added` and `removed` are recipients."""
+
+    def change(settings: Settings) -> Settings:
+        return change_recipients(change_settings(settings, changes), added, removed)
+
+    change(read_settings(path))  # refuse what is wrong before waiting for a lock
+    directory = BufferDirectory(path)
+    with Writer(directory, timeout_seconds=timeout_seconds, notice=notice, signer=signer, recovery=recovery) as writer:
+        writer.roll(change)

@@ -10,22 +10,39 @@ from collections.abc import Callable, Iterator, Sequence
 from hbuf.format.message import Message, message_of
 from hbuf.format.places import END, Place
 from hbuf.ops.filter import EVERYTHING, Filter
+from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
 
 _POLL_SECONDS = 0.2
 
 
-def select_chunks(reader: Reader, start: int, end: int, wanted: Filter) -> Iterator[tuple[Chunk, Sequence[int]]]:
-    """Chunks, each with the places in it that are wanted."""
+def select_chunks(
+    reader: Reader, start: int, end: int, wanted: Filter, opener: Opener | None = None
+) -> Iterator[tuple[Chunk, Sequence[int]]]:
+    """Chunks, each with the places in it that are wanted. With `opener` encrypted bodies are opened."""
     terms = wanted.terms if wanted.by_terms else None
     for chunk in reader.chunks(start, end, terms):
-        yield chunk, wanted.places(reader, chunk)
+        if opener is not None and opener.concerns(chunk):
+            yield _open(reader, chunk, wanted, opener)
+        else:
+            yield chunk, wanted.places(reader, chunk)
 
 
-def messages(reader: Reader, start: int, end: int, wanted: Filter = EVERYTHING) -> Iterator[Message]:
+def _open(reader: Reader, chunk: Chunk, wanted: Filter, opener: Opener) -> tuple[Chunk, Sequence[int]]:
+    """What can be decided without opening is decided first."""
+    plain, readable = opener.open(chunk, wanted.without_pattern().places(reader, chunk))
+    if wanted.pattern is None:
+        return plain, readable
+    matching = set(wanted.places(reader, plain))
+    return plain, [i for i in readable if i in matching]
+
+
+def messages(
+    reader: Reader, start: int, end: int, wanted: Filter = EVERYTHING, opener: Opener | None = None
+) -> Iterator[Message]:
     tenant, name = reader.directory.tenant, reader.directory.name
-    for chunk, places in select_chunks(reader, start, end, wanted):
+    for chunk, places in select_chunks(reader, start, end, wanted, opener):
         for i in places:
             record = chunk.parse(i)
             if record is None:
@@ -96,14 +113,21 @@ class Follower:
             stop()
 
 
-def follow(reader: Reader, place: Place = END, wanted: Filter = EVERYTHING, *, poll: bool = False) -> Iterator[Message]:
+def follow(
+    reader: Reader,
+    place: Place = END,
+    wanted: Filter = EVERYTHING,
+    opener: Opener | None = None,
+    *,
+    poll: bool = False,
+) -> Iterator[Message]:
     """Messages from `place` on, for ever."""
     follower = Follower(reader, poll=poll)
     try:
         at = reader.resolve(place)
         while True:
             end = follower.wait(at)
-            yield from messages(reader, at, end, wanted)
+            yield from messages(reader, at, end, wanted, opener)
             at = max(at, end)
     finally:
         follower.close()

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from hbuf.errors import HbufError, Locked, UsageError
-from hbuf.format.chain import ZERO_ID
 from hbuf.format.check import Fault
+from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
+from hbuf.ops.joining import join
+from hbuf.ops.report import Report
 from hbuf.store.audit import SegmentAudit
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -22,55 +24,14 @@ from hbuf.store.lock import Lock
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.tail import newest_opening
 
-KINDS = ("bytes", "chain", "completeness", "settings", "index")
-
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A message that must be there, with its id: `SEQ:ID`."""
+    """A message that must be there, with its id: `SEQ:ID`, or a signed note of it."""
 
     seq: int
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedFault:
-    kind: str
-    file: str
-    at: int
-    seq: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        number = f": message {self.seq}" if self.seq is not None else ""
-        return f"{self.file}: byte {self.at}{number}: {self.reason}"
-
-
-@dataclass(slots=True)
-class Report:
-    """What was checked and what was found. `ok` only if all that it names was checked and is right."""
-
-    path: str
-    uuid: str = ""
-    segments: int = 0
-    bytes_checked: int = 0
-    messages: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
-    last_id: str = ""
-    last_time: str = ""
-    faults: list[PlacedFault] = field(default_factory=list)
-    fault_counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    not_checked: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return not any(self.fault_counts.values()) and not self.not_checked
-
-    def add(self, file: str, fault: Fault) -> None:
-        self.faults.append(PlacedFault(fault.kind, file, fault.at, fault.seq, fault.reason))
-        self.fault_counts[fault.kind] += 1
+    note: Head | None = None
 
 
 def parse_expected(text: str) -> Expected:
@@ -80,15 +41,28 @@ def parse_expected(text: str) -> Expected:
     return Expected(int(seq), record_id)
 
 
+def expected_head(text: str) -> Expected:
+    """A head as a user gives it: `SEQ:ID`, or the file of a note."""
+    if not os.path.exists(text):
+        return parse_expected(text)
+    with os_errors(text), open(text, "rb") as file:
+        head = parse_note(file.read(65_537))
+    return Expected(head.seq, head.id.decode(), head)
+
+
 def verify(
     path: str,
     *,
     start: Expected | None = None,
     head: Expected | None = None,
+    signer: bytes | None = None,
     jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Checks all that is in the buffer now. `progress` is told bytes done, and bytes in all."""
+    """Checks all that is in the buffer now. `progress` is told bytes done, and bytes in all.
+
+    `signer` is the public key that must have signed the first record, and so all that follows.
+    """
     directory = BufferDirectory(path)
     directory.require()
     report = Report(path)
@@ -105,11 +79,13 @@ def verify(
             done[audit.first] = audit
             report.bytes_checked += audit.bytes_checked
             progress(report.bytes_checked, total)
-        _join(directory, [done[first] for first in firsts], report, start)
+        found = [done[first] for first in firsts]
+        join(directory, found, report, start.seq if start else None)
+        _check_signer(found[0], report, directory, signer)
         _check_settings(directory, firsts, report)
     for what, expected in (("--from", start), ("--head", head)):
         if expected:
-            _check_expected(report, done.values(), what, expected)
+            _check_expected(report, list(done.values()), what, expected)
     return report
 
 
@@ -132,44 +108,6 @@ def _length_to_check(directory: BufferDirectory, newest: int, report: Report) ->
         lock.close()
 
 
-def _join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report, start: Expected | None) -> None:
-    """Puts the segments' findings together, and checks that each follows the one before."""
-    before: SegmentAudit | None = None
-    for audit in audits:
-        file = directory.segment(audit.first).name
-        for fault in audit.faults:
-            report.add(file, fault)
-        if audit.more_faults:
-            report.fault_counts["chain"] += audit.more_faults
-        report.notes.extend(audit.notes)
-        for what, count in audit.not_checked.items():
-            report.not_checked[what] = report.not_checked.get(what, 0) + count
-        if before is None:
-            if audit.first != (start.seq if start else 1):
-                reason = f"the buffer begins with message {audit.first}, and nothing says why"
-                report.add(file, Fault("completeness", 0, audit.first, reason))
-            elif audit.first == 1 and audit.prev and audit.prev != ZERO_ID.decode():
-                report.add(file, Fault("completeness", 0, None, "the first PUT follows something"))
-        elif audit.first != before.next_seq:
-            reason = f"messages {before.next_seq} to {audit.first - 1} are missing"
-            if audit.first < before.next_seq:
-                reason = f"the segment begins with {audit.first}, but {before.next_seq} must follow"
-            report.add(file, Fault("completeness", 0, audit.first, reason))
-        elif audit.prev != before.last_id:
-            report.add(file, Fault("completeness", 0, audit.first, "the segment does not follow the one before"))
-        if before is not None and audit.fixed and before.fixed and audit.fixed != before.fixed:
-            report.add(
-                file, Fault("settings", 0, None, "a setting that is fixed for good differs from the segment before")
-            )
-        before = audit
-        report.messages += audit.messages
-    report.segments = len(audits)
-    report.uuid = audits[0].uuid
-    report.first_seq = audits[0].first
-    last = audits[-1]
-    report.last_seq, report.last_id, report.last_time = last.next_seq - 1, last.last_id, last.last_time
-
-
 def _check_settings(directory: BufferDirectory, firsts: list[int], report: Report) -> None:
     try:
         opening = newest_opening(directory)
@@ -182,14 +120,38 @@ def _check_settings(directory: BufferDirectory, firsts: list[int], report: Repor
     fault = settings_file_fault(directory, opening, firsts)
     if fault:
         report.add(directory.settings.name, Fault("settings", 0, None, fault))
+    else:
+        report.verdicts["settings"]["intact"] = 1
 
 
-def _check_expected(report: Report, found_in: Iterable[SegmentAudit], what: str, expected: Expected) -> None:
-    found = next((audit.ids[expected.seq] for audit in found_in if expected.seq in audit.ids), None)
-    if found is None:
+def _check_expected(report: Report, found_in: list[SegmentAudit], what: str, expected: Expected) -> None:
+    audit = next((audit for audit in found_in if expected.seq in audit.ids), None)
+    if audit is None:
         reason = f"{what}: message {expected.seq} is not there"
-    elif found != expected.id:
+    elif audit.ids[expected.seq] != expected.id:
         reason = f"{what}: message {expected.seq} has another id"
+    elif expected.note is not None and not _is_note_of(expected.note, audit):
+        report.add(report.path, Fault("signatures", 0, expected.seq, f"{what}: the note is not signed by this buffer"))
+        return
     else:
         return
-    report.add(report.path, Fault("completeness", 0, expected.seq, reason))
+    report.add(report.path, Fault("completeness", 0, expected.seq, reason, "incomplete"))
+
+
+def _is_note_of(note: Head, audit: SegmentAudit) -> bool:
+    key = audit.keys.sign if audit.keys else None
+    if key is None or note.uuid != audit.uuid or note.key_hash != key_hash(f"hbuf/{note.uuid}", key):
+        return False
+    return verifies(key, head_text(note.uuid, note.seq, note.id), note.signature)
+
+
+def _check_signer(first: SegmentAudit, report: Report, directory: BufferDirectory, signer: bytes | None) -> None:
+    own = first.first_keys.sign if first.first_keys else None
+    report.signed = own is not None
+    if signer is None:
+        if report.signed:
+            report.notes.append("who signed was not checked; --signer tells whose key it must be")
+        return
+    if own != signer:
+        reason = "it is signed by another key" if own else "it is not signed"
+        report.add(directory.segment(first.first).name, Fault("signatures", 0, None, reason))

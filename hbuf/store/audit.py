@@ -11,7 +11,17 @@ from typing import Any
 
 from hbuf.errors import HbufError
 from hbuf.format import index, names
-from hbuf.format.check import ChainState, Fault, check_records, unfinished_unit
+from hbuf.format.check import (
+    ChainState,
+    Delete,
+    Fault,
+    Gone,
+    Keys,
+    check_records,
+    unfinished_unit,
+    unsigned_tail,
+    waiting_key,
+)
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.scan import Record, own_values
 from hbuf.format.settings import fixed_values, parse_settings
@@ -32,9 +42,10 @@ class SegmentAudit:
 
     first: int
     bytes_checked: int = 0
-    messages: int = 0
+    messages: int = 0  # without those that say what was erased or retired
     prev: str = ""  # the id that the opening PUT follows
-    last_id: str = ""
+    last_id: str = ""  # of the last record: what the next segment follows
+    last_message_id: str = ""  # of the last numbered one
     next_seq: int = 0
     last_time: str = ""
     uuid: str = ""
@@ -44,6 +55,15 @@ class SegmentAudit:
     notes: list[str] = field(default_factory=list)
     not_checked: dict[str, int] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)  # of the numbers that were asked for
+    put: Record | None = None  # the first: it is signed with a key of the segment before
+    first_keys: Keys | None = None  # that it announces
+    keys: Keys | None = None  # that the last PUT of the segment announces: they sign its messages
+    gone: dict[int, Gone] = field(default_factory=dict)  # messages that were erased
+    deletes: list[Delete] = field(default_factory=list)
+    encrypted: int = 0
+    right_files: int = 0  # of index and tags file, those that agree with the segment
+    signatures: int = 0
+    recoveries: int = 0
 
     def add(self, *faults: Fault) -> None:
         room = _MOST_FAULTS - len(self.faults)
@@ -83,7 +103,9 @@ def _audit(
     entries = bytearray()
     terms: dict[bytes, list[int]] = {}
     if opening.first != first:
-        audit.add(Fault("completeness", 0, None, f"the segment says that its first number is {opening.first}"))
+        audit.add(
+            Fault("completeness", 0, None, f"the segment says that its first number is {opening.first}", "incomplete")
+        )
     for window in windows(fd, 0, length, first - 1):
         if window.damage:
             audit.add(Fault("bytes", window.damage.at, state.next_seq, window.damage.reason))
@@ -94,10 +116,15 @@ def _audit(
         entries += builder.encode_entries(window.records, window.base)
         _gather(window, terms, asked, audit)
     audit.add(*unfinished_unit(state, length))
+    audit.add(*unsigned_tail(state, length))
+    audit.add(*waiting_key(state, length))
+    audit.put, audit.first_keys, audit.keys = opening.first_put, opening.first_keys, opening.keys
+    audit.signatures, audit.recoveries = state.signatures, state.recoveries
     audit.bytes_checked = length
-    audit.messages = state.numbered
+    audit.messages = state.numbered - len(state.deletes)
+    audit.last_message_id = state.last_id.decode()
+    audit.gone, audit.deletes, audit.encrypted = state.gone, state.deletes, state.encrypted
     audit.last_id, audit.next_seq, audit.last_time = state.prev.decode(), state.next_seq, state.last_time.decode()
-    audit.not_checked.update(state.not_checked)
     put_id = bytes.fromhex(opening.put_id.decode())
     _compare_index(directory.index(first), audit, bytes(entries), put_id, length, newest)
     tags = encode_tags(first, state.numbered, put_id, terms)
@@ -161,7 +188,7 @@ def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: byte
     missing = header.durable_length - os.stat(path.with_suffix(names.SEGMENT_SUFFIX)).st_size
     if missing > 0:
         reason = f"{path.name} knows of {missing} bytes that are not there"
-        audit.add(Fault("completeness", length, audit.next_seq, reason))
+        audit.add(Fault("completeness", length, audit.next_seq, reason, "incomplete"))
         return
     if header.durable_length < length and not newest:
         audit.notes.append(f"{path.name}: behind its segment; hbuf-reindex makes it anew")
@@ -175,6 +202,8 @@ def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: byte
     if listed[:behind] != entries[:behind]:
         wrong = next(at for at in range(0, behind, size) if listed[at : at + size] != entries[at : at + size])
         audit.add(Fault("index", 0, audit.first + wrong // size, f"{path.name} differs from its segment"))
+    else:
+        audit.right_files += 1
 
 
 def _compare_tags(path: Path, audit: SegmentAudit, expected: bytes, newest: bool) -> None:
@@ -184,5 +213,9 @@ def _compare_tags(path: Path, audit: SegmentAudit, expected: bytes, newest: bool
         if not newest:
             audit.notes.append(f"{path.name}: missing; hbuf-reindex makes it anew")
         return
-    if not newest and content != expected:
+    if newest:
+        return
+    if content != expected:
         audit.add(Fault("index", 0, None, f"{path.name} differs from its segment"))
+    else:
+        audit.right_files += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from hbuf.store.clock import Clock, draw_salts
 from hbuf.store.commit import create_segment
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.lock import Lock
+from hbuf.store.signing import Signer
+from hbuf.store.tail import newest_opening
 
 _WAIT_SECONDS = 30
 
@@ -27,12 +30,19 @@ def create_buffer(
     *,
     salts: Callable[[int], bytes] = draw_salts,
     may_exist: bool = False,
+    signer: Signer | None = None,
+    recovery_key: bytes | None = None,
 ) -> bool:
-    """Makes the buffer and the directories above it. Returns False where it was there and may be."""
+    """Makes the buffer and the directories above it. Returns False where it was there and may be.
+
+    With `signer` it is signed from its first record on.
+    """
     with fsops.os_errors(directory.shown):
         if directory.exists():
             return _exists_already(directory, may_exist)
         check_buffer_name(directory.name)
+        if signer is not None:
+            signer.refuse_used()
         around = next((above for above in directory.path.parents if BufferDirectory(above).exists()), None)
         if around is not None:
             raise CannotCreate(f"{directory.shown}: is inside the buffer {around}")
@@ -60,8 +70,13 @@ def create_buffer(
                 hash_name=settings.hash,
                 uuid=settings.uuid,
                 epoch=1,
+                sign_key=signer.public if signer is not None else None,
+                recovery_key=recovery_key,
+                sign=signer.put_signer(settings.uuid) if signer is not None else None,
             )
             create_segment(directory, 1, put, put_id)
+            if signer is not None:
+                signer.serve(newest_opening(directory), directory.shown)
         finally:
             lock.close()
     return True
@@ -79,6 +94,9 @@ def _make_directories(path: Path) -> None:
     while not path.exists():
         missing.append(path)
         path = path.parent
+    # Who made the last one may have died before its name was on disk. What cannot be synced was not made by us.
+    with contextlib.suppress(OSError):
+        fsops.sync_directory(path.parent)
     for each in reversed(missing):
         try:
             fsops.make_outer_directory(each)

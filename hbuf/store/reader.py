@@ -14,19 +14,20 @@ import time
 from collections.abc import Callable, Iterator
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
-from hbuf.format.check import ChainState
 from hbuf.format.entries import EntryBuilder
+from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.places import Place
+from hbuf.format.scan import Record, parse_record
 from hbuf.format.tags import Tags, parse_tags_file
 from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import opened_index
+from hbuf.store.index_file import opened_index, pread_all
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
-from hbuf.store.tail import read_opening
+from hbuf.store.tail import Opening, is_full_put, read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
-from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole
+from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
 _WAIT_SECONDS = 10
 
@@ -175,6 +176,38 @@ class Reader:
             return None
         return sorted(wanted(tags))
 
+    # What an encrypted message needs to be opened
+
+    def opening(self, first: int) -> Opening:
+        """What the PUTs at the head of a segment say."""
+        with fsops.os_errors(self.directory.shown):
+            return read_opening(self._view(first).fd, self.directory.segment_shown(first))
+
+    def put_at(self, first: int, at: int) -> Record | None:
+        """The PUT at byte `at` of a segment, where there is one."""
+        with fsops.os_errors(self.directory.shown):
+            record = parse_record(pread_all(self._view(first).fd, MAX_SECTION_BYTES + 2, at), 0)
+        return record if isinstance(record, Record) and record.method == b"PUT" else None
+
+    def data_key_puts(self, first: int) -> list[Record]:
+        """All records inside a segment that bring a data key, found by reading all of it."""
+        return [record for record in self._records(first) if record.method == b"PUT" and not is_full_put(record)]
+
+    def id_before(self, first: int, seq: int) -> bytes:
+        """The id of the record before message `seq`, found by reading the segment up to it."""
+        prev = b""
+        for record in self._records(first):
+            if record.seq == seq:
+                break
+            prev = record.id
+        return prev
+
+    def _records(self, first: int) -> Iterator[Record]:
+        view = self._view(first)
+        with fsops.os_errors(self.directory.shown):
+            for window in windows(view.fd, 0, os.fstat(view.fd).st_size, first - 1):
+                yield from window.records
+
     # Segments
 
     def _view(self, first: int) -> View:
@@ -234,7 +267,7 @@ class Reader:
             record = record_at(view.fd, last, view.number(view.count - 1))
             if record is None:
                 return
-            found = Found(last.end, ChainState(record.id, record.seq + 1, record.time), last.time_us)
+            found = Found(last.end, state_behind(opening, record), last.time_us)
         scan_on(view.fd, found, opening, length)
         view.entries += b"".join(found.entries)
         view.shown = found.end

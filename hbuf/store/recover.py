@@ -43,21 +43,32 @@ class Stranded:
         self.last_time_us = max(self.last_time_us, parse_time(record.time.decode()))
 
 
-def open_tail(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> Tail | Stranded:
-    """The newest segment, ready to be appended to. `notice` is told, a line each, what had to be put right."""
+def open_tail(
+    directory: BufferDirectory, first: int, notice: Callable[[str], None], admit: Callable[[Opening], None]
+) -> Tail | Stranded:
+    """The newest segment, ready to be appended to. `notice` is told, a line each, what had to be put right.
+
+    `admit` raises where the writer may not append: then nothing is put right either.
+    """
     path = directory.segment(first)
     segment_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        return _open_tail(directory, first, path, segment_fd, notice)
+        opening = read_opening(segment_fd, directory.segment_shown(first))
+        admit(opening)
+        return _open_tail(directory, first, path, segment_fd, opening, notice)
     except BaseException:
         os.close(segment_fd)
         raise
 
 
 def _open_tail(
-    directory: BufferDirectory, first: int, path: Path, segment_fd: int, notice: Callable[[str], None]
+    directory: BufferDirectory,
+    first: int,
+    path: Path,
+    segment_fd: int,
+    opening: Opening,
+    notice: Callable[[str], None],
 ) -> Tail | Stranded:
-    opening = read_opening(segment_fd, directory.segment_shown(first))
     if opening.first != first:
         raise Damaged(
             f"{directory.segment_shown(first)}: byte 0: the segment says that its first number is {opening.first}"
@@ -83,6 +94,8 @@ def _open_tail(
         return stranded
     if found.end > durable:
         write_again(segment_fd, durable, found.end)
+    if found.end > durable or found.state.next_seq == first:
+        # Who made it may have died before its name was on disk: nothing is built upon it, and no key dropped, before.
         fsops.sync_directory(directory.segments)
     if found.end < length:
         kept = _set_aside(directory, first, segment_fd, found.end, length)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass, field
 
 from hbuf.errors import Damaged, NewerFormat
 from hbuf.format import index
 from hbuf.format.chain import HASH_NAMES, Hasher, hasher_named
+from hbuf.format.check import ChainState, Keys, keys_of, keys_reason
 from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.record import FORMAT_VERSION
 from hbuf.format.scan import Record, own_values, parse_record
@@ -35,6 +37,10 @@ class Opening:
     last_time_us: int
     length: int  # of all of them
     earlier: Settings | None  # of the PUT before the newest, where there are two
+    first_put: Record  # positions count from the start of the segment
+    first_keys: Keys
+    keys: Keys  # of the newest PUT
+    is_signed_inside: bool  # whether each PUT but the first is signed as it must be by the keys of the one before
 
     @property
     def hasher(self) -> Hasher:
@@ -129,6 +135,13 @@ def _opening_of(puts: list[tuple[bytes, Record]], where: str) -> Opening:
         parse_time(last_put.time.decode()),
         last_put.end,
         all_settings[-2] if len(puts) > 1 else None,
+        first_put,
+        keys_of(first_put) or Keys(None, None),
+        keys_of(last_put) or Keys(None, None),
+        all(
+            keys_reason(put, keys_of(before) or Keys(None, None), ChainState()) is None
+            for (_, before), (_, put) in itertools.pairwise(puts)
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hbuf.format import index
 from hbuf.format.check import ChainState, check_records, unit_place
 from hbuf.format.entries import EntryBuilder
+from hbuf.format.scan import Record
 from hbuf.format.times import encode_time
 from hbuf.store.index_file import IndexFile
 from hbuf.store.segment import record_at, windows
@@ -51,13 +52,33 @@ def found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length:
     place = unit_place(record.own) if record else None
     if record is None or (place and place[0] < place[1]):
         return None
-    state = ChainState(record.id, seq + 1, record.time, erasable=opening.settings.erasable)
-    return Found(durable, state, last.time_us)
+    return Found(durable, state_behind(opening, record), last.time_us)
+
+
+def state_behind(opening: Opening, record: Record) -> ChainState:
+    """How the chain stands behind a record of the segment that begins with `opening`."""
+    return ChainState(
+        record.id,
+        record.seq + 1,
+        record.time,
+        uuid=opening.settings.uuid,
+        keys=opening.keys,
+        signed_seq=record.seq,
+        erasable=opening.settings.erasable,
+    )
 
 
 def found_by_put(opening: Opening) -> Found:
     time = encode_time(opening.last_time_us).encode()
-    state = ChainState(opening.last_id, opening.first, time, erasable=opening.settings.erasable)
+    state = ChainState(
+        opening.last_id,
+        opening.first,
+        time,
+        uuid=opening.settings.uuid,
+        keys=opening.keys,
+        signed_seq=opening.first - 1,
+        erasable=opening.settings.erasable,
+    )
     return Found(opening.length, state, opening.last_time_us)
 
 
@@ -72,21 +93,21 @@ def scan_on(segment_fd: int, found: Found, opening: Opening, length: int) -> Non
     """Moves `found` on over all that is whole, verified and complete."""
     builder = EntryBuilder(found.end)
     state = replace(found.state)
-    pending: list[bytes] = []  # entries of a unit that is not complete yet
+    pending: list[bytes] = []  # entries of records that are not settled yet: of a unit, or of a batch that is signed
     rest = windows(segment_fd, found.end, length, found.state.next_seq - 1)
     for window in rest:
         if window.damage:
             found.record_behind = window.damage.end < length
             return
-        # A whole window at once; one that has a fault or leaves a unit open, record by record.
+        # A whole window at once; one that has a fault or does not end where a chain may, record by record.
         ahead = replace(state)
         together = not check_records(opening.hasher, window.data, window.records, ahead, window.base)
-        steps = [window.records] if together and not ahead.unit_size else [[record] for record in window.records]
+        steps = [window.records] if together and ahead.settled else [[record] for record in window.records]
         for i, records in enumerate(steps):
             if check_records(opening.hasher, window.data, records, state, window.base):
                 found.record_behind = i + 1 < len(steps) or any(later.records for later in rest)
                 return
             pending.append(builder.encode_entries(records, window.base))
-            if not state.unit_size:
+            if state.settled:
                 found.accept(b"".join(pending), replace(state), window.base + records[-1].end, builder.time_us)
                 pending.clear()

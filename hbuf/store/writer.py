@@ -12,27 +12,28 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, NotAllowed, StorageFailed, TooLarge
+from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, StorageFailed, TooLarge
 from hbuf.format import names
-from hbuf.format.record import encode_messages, encode_put, most_lines_bytes
+from hbuf.format.record import Batch
 from hbuf.format.settings import Settings, encode_settings
 from hbuf.store import fsops
 from hbuf.store.clock import Clock, SystemClock, draw_salts
 from hbuf.store.commit import create_segment, cut_back, sync_and_list, write_records
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.encoding import Encoder
 from hbuf.store.gate import Gate
+from hbuf.store.ledger import Ledger
 from hbuf.store.markers import write_marker
 from hbuf.store.outgoing import Appended, Outgoing, fresh_places
-from hbuf.store.producers import Producers, save_producers
 from hbuf.store.recover import Stranded, open_tail
 from hbuf.store.seal import build_tags, producers_until
 from hbuf.store.settings_file import settings_file_fault
-from hbuf.store.tail import Opening, Tail, read_opening
+from hbuf.store.signed_writing import Signing
+from hbuf.store.signing import RecoveryKey, Signer
+from hbuf.store.tail import Tail, read_opening
 
 MAX_UNIT_BYTES = 1024**3
 _DAY_US = 86_400_000_000
-# The producers file is written when it is this many records behind: what an open has to read stays bounded.
-_PRODUCERS_EVERY = 1024
 
 
 class Writer:
@@ -48,20 +49,23 @@ class Writer:
         salts: Callable[[int], bytes] = draw_salts,
         notice: Callable[[str], None] = lambda line: None,
         clock_limit_us: int = _DAY_US,
+        signer: Signer | None = None,
+        recovery: RecoveryKey | None = None,
     ) -> None:
+        """`recovery` starts a new line of keys, with `signer`, at the next `roll`."""
         directory.require()
         self.directory = directory
         self.timeout_seconds = timeout_seconds
         self._sync = sync
         self._clock = clock or SystemClock()
-        self._salts = salts
         self._notice = notice
         self._clock_limit_us = clock_limit_us
         self._clock_start = (self._clock.now_us(), self._clock.steady_us())
         self._gate = Gate(directory, notice)
         self._tail: Tail | None = None
-        self._producers: Producers | None = None
-        self._producers_saved = 0
+        self._signing = Signing(directory, signer, recovery)
+        self._encoder = Encoder(directory, self._signing, salts)
+        self._ledger = Ledger(directory)
         self._sealed: list[int] = []
         self._failed: HbufError | None = None
 
@@ -113,7 +117,7 @@ class Writer:
         done = Appended.of(len(outgoing.bodies))
         try:
             with self.locked() as tail:
-                places = fresh_places(outgoing, self._known_producers(outgoing, tail), done)
+                places = fresh_places(outgoing, self._ledger.last_numbers(outgoing, tail), done)
                 fresh = outgoing if len(places) == len(outgoing.bodies) else outgoing.only(places)
                 if places:
                     sizes = self._sizes(fresh, tail)
@@ -121,21 +125,34 @@ class Writer:
                     self._append_part(fresh.part(0, end), places[:end], done)
                     if end < len(places):
                         done.forget_from(places[end])
-                self._save_producers_sometimes()
+                self._ledger.save_sometimes()
         finally:
-            self._seal_rolled()
+            self.seal_rolled()
         return done
+
+    def append_deletes(self, own_lines: Sequence[bytes]) -> None:
+        """Stores records that say what was erased or retired: on disk when it returns. For who holds the lock."""
+        left = own_lines
+        while left:
+            tail = self._the_tail()
+            lines_bytes = self._encoder.lines_bytes(tail.opening, tail.next_seq + len(left))
+            end = self._make_room([lines_bytes + len(lines) for lines in left], unit=False)
+            tail = self._the_tail()
+            time_us = self._next_time(tail)
+            self._store(tail, self._encoder.deletes(tail, left[:end], time_us), time_us)
+            sync_and_list(tail)
+            left = left[end:]
 
     def roll(self, change: Callable[[Settings], Settings] = lambda settings: settings) -> None:
         """Opens a new segment, with changed settings or the same. One without messages gets another PUT instead."""
         with self.locked() as tail:
             old = tail.opening.settings
             new = change(old)
-            if new != old or tail.count:
+            if new != old or tail.count or self._signing.starts_line(tail.opening):
                 self._open_segment(new)
             if new != old:
                 fsops.replace_durably(self.directory.settings, encode_settings(new))
-        self._seal_rolled()
+        self.seal_rolled()
 
     # The tail
 
@@ -146,27 +163,33 @@ class Writer:
         firsts = self.directory.segment_firsts()
         if not firsts:
             self.directory.require()
-        found = open_tail(self.directory, firsts[-1], self._notice)
-        self._tail = self._open_behind(found) if isinstance(found, Stranded) else found
-        self._refuse_what_is_not_known(self._tail.opening.settings)
-        if settings_file_fault(self.directory, self._tail.opening, firsts):
+        found = open_tail(self.directory, firsts[-1], self._notice, self._signing.admit)
+        if isinstance(found, Stranded):
+            self._signing.take_key(found.opening)
+            found = self._open_behind(found)
+        try:
+            self._check_tail(found, firsts)
+        except BaseException:
+            found.close()
+            raise
+        self._tail = found
+        if len(firsts) > 1 and not self.directory.tags(firsts[-2]).exists():
+            self._sealed.append(firsts[-2])
+        return found
+
+    def _check_tail(self, tail: Tail, firsts: list[int]) -> None:
+        """Nothing is appended to what is not signed as it must be, nor where the settings are not clear."""
+        self._signing.check_end(tail)
+        if settings_file_fault(self.directory, tail.opening, firsts):
             raise Damaged(
                 f"{self.directory.shown}: buffer.json differs from what the chain says",
                 hint="hbuf-verify tells more; remove it to have it written from the chain",
             )
-        if not self.directory.settings.exists() or self._settings_are_behind(self._tail):
-            fsops.replace_durably(self.directory.settings, encode_settings(self._tail.opening.settings))
-        if len(firsts) > 1 and not self.directory.tags(firsts[-2]).exists():
-            self._sealed.append(firsts[-2])
-        return self._tail
+        if not self.directory.settings.exists() or self._settings_are_behind(tail):
+            fsops.replace_durably(self.directory.settings, encode_settings(tail.opening.settings))
 
     def _settings_are_behind(self, tail: Tail) -> bool:
         return self.directory.settings.read_bytes() != encode_settings(tail.opening.settings)
-
-    def _refuse_what_is_not_known(self, settings: Settings) -> None:
-        for name in ("sign", "recipients"):
-            if dict(settings.others).get(name):
-                raise NotAllowed(f"{self.directory.shown}: this version cannot write where '{name}' is set")
 
     def _is_where_it_was(self, tail: Tail) -> bool:
         """Any writer since would have made the segment longer, or opened the one that follows it."""
@@ -195,14 +218,14 @@ class Writer:
         """The bytes that each message takes at most. Raises TooLarge where a limit is passed."""
         settings = tail.opening.settings
         largest = max(map(len, outgoing.bodies), default=0)
-        if largest > settings.max_message_bytes:
+        if largest > settings.most_body_bytes:
             raise TooLarge(
-                f"a message has {largest} bytes; the limit is {settings.max_message_bytes}",
+                f"a message has {largest} bytes; the limit is {settings.most_body_bytes}",
                 hint="the setting max_message_bytes can be raised with hbuf-set",
             )
         last_seq = tail.next_seq + len(outgoing.bodies)
-        lines_bytes = most_lines_bytes(self._name(settings), last_seq, salted=settings.erasable)
-        sizes = outgoing.most_bytes_each(lines_bytes)
+        sizes = outgoing.most_bytes_each(self._encoder.lines_bytes(tail.opening, last_seq))
+        sizes[0] += self._encoder.data_key_bytes(tail.opening, last_seq)
         if outgoing.unit and sum(sizes) > MAX_UNIT_BYTES:
             raise TooLarge(f"an atomic unit has more than {MAX_UNIT_BYTES} bytes")
         return sizes
@@ -233,33 +256,23 @@ class Writer:
 
     def _append_part(self, part: Outgoing, places: Sequence[int], done: Appended) -> None:
         tail = self._the_tail()
-        opening = tail.opening
         time_us = self._next_time(tail)
         count = len(part.bodies)
-        batch = encode_messages(
-            opening.hasher,
-            self._name(opening.settings),
-            tail.prev,
-            tail.next_seq,
-            time_us,
-            self._salts(count) if opening.settings.erasable else None,
-            part.bodies,
-            part.each_fields(),
-            part.each_own_lines(),
-            offset=tail.length,
-            in_unit=part.unit,
-        )
-        self._commit(tail, batch.data, batch.entries)
+        batch = self._encoder.messages(tail, part, time_us)
         first = tail.next_seq
-        tail.prev = batch.ids[-1]
-        tail.next_seq += count
-        tail.last_time_us = time_us
+        self._store(tail, batch, time_us)
         if len(done.ids) == count:
             done.seqs, done.ids, done.times_us = list(range(first, first + count)), batch.ids, [time_us] * count
         else:
             for place, seq, record_id in zip(places, range(first, first + count), batch.ids, strict=True):
                 done.seqs[place], done.ids[place], done.times_us[place] = seq, record_id, time_us
-        self._note_producers(part, first, tail.prev)
+        self._ledger.note(part, first, tail.prev)
+
+    def _store(self, tail: Tail, batch: Batch, time_us: int) -> None:
+        self._commit(tail, batch.data, batch.entries)
+        tail.prev = batch.ids[-1]
+        tail.next_seq += len(batch.ids)
+        tail.last_time_us = time_us
 
     def _next_time(self, tail: Tail) -> int:
         """Now, but never earlier than the record before, nor later than a steady clock allows."""
@@ -286,6 +299,7 @@ class Writer:
 
     def _undo(self, tail: Tail, length: int) -> None:
         """Takes back a batch that failed. If even that fails nobody may append: the buffer is closed."""
+        self._encoder.forget_data_key()
         try:
             cut_back(tail, length)
         except OSError as second:
@@ -303,11 +317,13 @@ class Writer:
         sync_and_list(tail)
         fsops.sync_data(tail.index_fd)
         time_us = self._next_time(tail)
-        put, put_id = self._encode_put(tail.opening, settings, tail.prev, tail.next_seq, time_us)
+        rotate = tail.count > 0
+        put, put_id = self._encoder.put(tail.opening, settings, tail.prev, tail.next_seq, time_us, rotate=rotate)
         if tail.count == 0:
             self._commit(tail, put, b"")
             sync_and_list(tail)
             tail.opening = read_opening(tail.segment_fd, self.directory.segment(tail.first).name)
+            self._signing.take_key(tail.opening)
             tail.prev, tail.last_time_us = put_id, time_us
             return
         first, sealed = tail.next_seq, tail.first
@@ -319,37 +335,18 @@ class Writer:
     def _open_behind(self, stranded: Stranded) -> Tail:
         time_us = max(self._clock.now_us(), stranded.last_time_us)
         settings, first = stranded.opening.settings, stranded.next_seq
-        put, put_id = self._encode_put(stranded.opening, settings, stranded.prev, first, time_us)
+        put, put_id = self._encoder.put(stranded.opening, settings, stranded.prev, first, time_us, rotate=True)
         create_segment(self.directory, first, put, put_id)
         return self._open_created(first)
 
     def _open_created(self, first: int) -> Tail:
-        found = open_tail(self.directory, first, self._notice)
+        found = open_tail(self.directory, first, self._notice, self._signing.admit)
         if isinstance(found, Stranded):
             raise Damaged(f"{self.directory.segment(first).name}: changed while it was made")
+        self._signing.take_key(found.opening)
         return found
 
-    def _encode_put(
-        self, opening: Opening, settings: Settings, prev: bytes, first: int, time_us: int
-    ) -> tuple[bytes, bytes]:
-        return encode_put(
-            opening.hasher,
-            self._name(settings),
-            prev,
-            first,
-            time_us,
-            self._salts(1)[:43] if settings.erasable else None,
-            encode_settings(settings),
-            hash_name=settings.hash,
-            uuid=settings.uuid,
-            epoch=opening.epoch,
-        )
-
-    def _name(self, settings: Settings) -> str:
-        """The directory's name wins, where it is a name."""
-        return self.directory.name if names.is_buffer_name(self.directory.name) else settings.name
-
-    def _seal_rolled(self) -> None:
+    def seal_rolled(self) -> None:
         """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need."""
         while self._sealed:
             first = self._sealed.pop()
@@ -359,34 +356,6 @@ class Writer:
                 self._gate.enter(0)
                 try:
                     fsops.replace_durably(self.directory.tags(first), content, names.NEW_TAGS)
-                    if producers.as_of > self._producers_saved:
-                        save_producers(self.directory.producers, producers)
-                        self._producers_saved = producers.as_of
+                    self._ledger.save(producers)
                 finally:
                     self._gate.leave()
-
-    # Producers
-
-    def _known_producers(self, outgoing: Outgoing, tail: Tail) -> dict[bytes, tuple[int, int]]:
-        if outgoing.producers is None:
-            return {}
-        if self._producers is None or self._producers.as_of != tail.next_seq - 1:
-            self._producers = producers_until(self.directory, tail.next_seq - 1)
-            self._producers_saved = max(self._producers_saved, 0)
-        return self._producers.last
-
-    def _note_producers(self, part: Outgoing, first: int, last_id: bytes) -> None:
-        """Keeps what is known of producers at the tail, where anybody has asked for it."""
-        known = self._producers
-        if known is None or known.as_of != first - 1:
-            return
-        for seq, producer in enumerate(part.producers or (), first):
-            if producer is not None:
-                known.last[producer[0]] = (producer[1], seq)
-        known.as_of, known.as_of_id = first + len(part.bodies) - 1, last_id
-
-    def _save_producers_sometimes(self) -> None:
-        known = self._producers
-        if known is not None and known.as_of - self._producers_saved >= _PRODUCERS_EVERY:
-            save_producers(self.directory.producers, known)
-            self._producers_saved = known.as_of

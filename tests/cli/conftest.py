@@ -135,8 +135,9 @@ def _standard_input(stdin: bytes | IO[bytes]) -> Iterator[io.TextIOWrapper]:
 
 @pytest.fixture(autouse=True)
 def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests name buffers as users do, and find the programs of the environment that they run in."""
+    """Tests name buffers as users do, find the programs of the environment that they run in, and no keys of others."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HBUF_KEYS", str(tmp_path / "keys"))
     monkeypatch.delenv("HBUF_DEBUG", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
+TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"]}
 TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-pause", "hbuf-reindex", "hbuf-set"]
 # These make what is missing, the others need it.
 MAKERS = ["hbuf-append", "hbuf-create"]
-READERS = [name for name in PROGRAMS if name not in MAKERS]
+READERS = [name for name in TAKE_A_BUFFER if name not in MAKERS]
 SAYS_SOMETHING = [
     ["hbuf-tail", "orders"],
     ["hbuf-tail", "--json", "orders"],
@@ -38,6 +39,12 @@ SAYS_SOMETHING = [
     ["hbuf-verify", "--json", "orders"],
     ["hbuf-set", "orders"],
     ["hbuf-append", "-v", "orders"],
+    ["hbuf-head", "signed"],
+    ["hbuf-key", "list"],
+    ["hbuf-key", "list", "--json"],
+    ["hbuf-key", "show", "audit"],
+    ["hbuf-key", "export", "audit"],
+    ["hbuf-key", "new", "--help"],
     ["hbuf-tail", "--help"],
     ["hbuf-tail", "--version"],
     ["hbuf", "--help"],
@@ -53,12 +60,23 @@ SAYS_NOTHING = [
     ["hbuf-verify", "--quiet", "orders"],
     ["hbuf-close", "orders"],
     ["hbuf-close", "--reopen", "orders"],
+    ["hbuf-key", "new", "other", "--kind", "sign"],
+    ["hbuf-key", "import", "other", "friend.pub"],
 ]
 
 
 @pytest.fixture
 def orders(make_buffer: MakeBuffer) -> Path:
     return make_buffer("orders", [b"one", b"two", b"three"], segment_messages="2")
+
+
+@pytest.fixture
+def supplies(run: Run, orders: Path) -> None:
+    """What the commands below want: the buffer orders, keys, a public key, and a buffer that is signed."""
+    for command in (["new", "audit", "--kind", "sign"], ["new", "friend", "--kind", "encrypt"]):
+        assert run("hbuf-key", *command) == (0, b"", "")
+    Path("friend.pub").write_bytes(run("hbuf-key", "export", "friend").out)
+    assert run("hbuf-append", "--sign", "audit", "signed", stdin=b"one\n") == (0, b"", "")
 
 
 def command_on(program: str, path: str) -> list[str]:
@@ -119,7 +137,7 @@ def test_missing_buffer_is_66(run: Run, program: str) -> None:
     assert not Path("missing").exists()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", TAKE_A_BUFFER)
 def test_file_is_no_buffer_and_stays_as_it_is(run: Run, program: str) -> None:
     Path("file").write_bytes(b"content")
     done = run(*command_on(program, "file"), stdin=b"one\n")
@@ -129,7 +147,7 @@ def test_file_is_no_buffer_and_stays_as_it_is(run: Run, program: str) -> None:
     assert Path("file").read_bytes() == b"content"
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "hbuf-ls"])
+@pytest.mark.parametrize("program", [name for name in TAKE_A_BUFFER if name != "hbuf-ls"])
 def test_directory_that_is_no_buffer_stays_as_it_is(run: Run, program: str) -> None:
     Path("photos").mkdir()
     Path("photos/cat.jpg").write_bytes(b"cat")
@@ -141,7 +159,7 @@ def test_directory_that_is_no_buffer_stays_as_it_is(run: Run, program: str) -> N
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", TAKE_A_BUFFER)
 def test_buffer_without_permission_is_77_with_one_line(run: Run, orders: Path, program: str) -> None:
     (orders / "segments").chmod(0)
     try:
@@ -172,7 +190,7 @@ def test_error_is_one_line_whatever_the_name_is(run: Run, program: str, name: st
     assert "\x1b" not in done.err
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", TAKE_A_BUFFER)
 def test_empty_name_is_no_buffer_not_even_where_one_is(
     run: Run, orders: Path, bodies: Bodies, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
@@ -185,7 +203,7 @@ def test_empty_name_is_no_buffer_not_even_where_one_is(
     assert not (orders / "closed").exists()
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", TAKE_A_BUFFER)
 def test_url_is_not_taken_for_a_directory(run: Run, tmp_path: Path, program: str) -> None:
     done = run(*command_on(program, "https://localhost:1/b/orders"), stdin=b"one\n")
     assert done.code != 0
@@ -193,8 +211,9 @@ def test_url_is_not_taken_for_a_directory(run: Run, tmp_path: Path, program: str
     assert os.listdir(tmp_path) == ["script-cwd"]
 
 
+@pytest.mark.usefixtures("supplies")
 @pytest.mark.parametrize("command", SAYS_NOTHING, ids=" ".join)
-def test_success_is_silent(run: Run, orders: Path, command: list[str]) -> None:
+def test_success_is_silent(run: Run, command: list[str]) -> None:
     go = run.real if "--" in command else run
     assert go(*command) == (0, b"", "")
 
@@ -212,8 +231,9 @@ def with_closed_stdout(command: list[str]) -> tuple[int, bytes]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.usefixtures("supplies")
 @pytest.mark.parametrize("command", SAYS_SOMETHING, ids=" ".join)
-def test_pipe_that_nobody_reads_is_quiet_success(orders: Path, command: list[str]) -> None:
+def test_pipe_that_nobody_reads_is_quiet_success(command: list[str]) -> None:
     assert with_closed_stdout(command) == (0, b"")
 
 
@@ -244,16 +264,18 @@ def test_append_stores_all_although_nobody_reads_its_receipts(run: Run, orders: 
     assert bodies("orders")[3:] == [b"one"] * 3
 
 
+@pytest.mark.usefixtures("supplies")
 @pytest.mark.parametrize("command", [each for each in SAYS_SOMETHING if each[0] != "hbuf-append"], ids=" ".join)
-def test_full_disk_behind_stdout_is_74_with_one_line(run: Run, orders: Path, command: list[str]) -> None:
+def test_full_disk_behind_stdout_is_74_with_one_line(run: Run, command: list[str]) -> None:
     done = run.shell(" ".join(part or "''" for part in command) + " >/dev/full")
     assert (done.code, done.out) == (74, b"")
     assert done.err.startswith(f"{command[0]}: ")
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("supplies")
 @pytest.mark.parametrize("command", [each for each in SAYS_NOTHING if "--" not in each], ids=" ".join)
-def test_closed_stdout_does_not_matter_to_who_says_nothing(run: Run, orders: Path, command: list[str]) -> None:
+def test_closed_stdout_does_not_matter_to_who_says_nothing(run: Run, command: list[str]) -> None:
     assert run.shell(f"{' '.join(command)} </dev/null >&-") == (0, b"", "")
 
 

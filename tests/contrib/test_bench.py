@@ -154,3 +154,14 @@ def test_an_area_that_does_not_exist_is_refused_with_the_list_of_those_that_do()
     helped = run_bench("--help")
     assert (helped.returncode, helped.stderr) == (0, "")
     assert "  local " in helped.stdout
+
+
+def test_trust_has_a_row_for_each_kind_of_buffer(tmp_path: Path) -> None:
+    done = run_bench("trust", "--messages", "200", "--repeat", "1", "--json", "--dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.iterdir()), "it leaves nothing behind"
+    rows = json.loads(done.stdout)["rows"]
+    kinds = {"plain", "signed", "encrypted", "signed and encrypted", "compressed"}
+    for what in ("hbuf-append", "hbuf-verify, 1 process", "hbuf-tail", "on disk"):
+        assert {row["what"].removeprefix(f"{what}, ") for row in rows if row["what"].startswith(f"{what}, ")} == kinds
+    assert all(row["value"] > 0 and row["beside"] == "plain" for row in rows)

@@ -13,7 +13,8 @@ from hbuf.errors import UsageError
 from hbuf.format.fields import encode_fields
 from hbuf.format.grammar import MAX_BODY_BYTES, MAX_FIELDS_BYTES, MAX_SECTION_BYTES
 from hbuf.format.index import MAX_SEGMENT_BYTES
-from hbuf.format.settings import Settings, change_settings, set_values
+from hbuf.format.keys import PublicKey, encode_public
+from hbuf.format.settings import Settings, change_recipients, change_settings, set_values
 from hbuf.store.writer import MAX_UNIT_BYTES
 
 ROOT = Path(__file__).parents[2]
@@ -68,9 +69,21 @@ def test_table_of_settings_tells_the_defaults() -> None:
 
 
 def test_table_of_settings_tells_what_can_change() -> None:
-    values = {"segment_bytes": "8192", "segment_messages": "5", "segment_age": "1d", "max_message_bytes": "9"}
+    values = {
+        "segment_bytes": "8192",
+        "segment_messages": "5",
+        "segment_age": "1d",
+        "max_message_bytes": "9",
+        "compress": "true",
+        "retention_age": "30d",
+        "retention_bytes": "1GiB",
+        "retention_messages": "1000",
+    }
     for name, (_, _, change) in settings_table().items():
-        if change == "yes":
+        if name == "recipients":
+            public = encode_public(PublicKey("encrypt", bytes(32)))
+            assert change_recipients(DEFAULTS, [public], []) != DEFAULTS
+        elif change == "yes":
             assert change_settings(DEFAULTS, {name: values[name]}) != DEFAULTS
         else:
             with pytest.raises(UsageError, match="fixed"):

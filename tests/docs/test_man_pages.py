@@ -46,12 +46,32 @@ def options_of_page(text: str) -> dict[Spellings, str]:
     return options
 
 
-def options_of_command(program: str) -> dict[Spellings, Any]:
+def command_of(program: str) -> Any:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module = importlib.import_module(scripts[program].partition(":")[0])
-    command = typer.main.get_command(module.app)
+    return typer.main.get_command(module.app)
+
+
+def subcommands_of(command: Any) -> dict[str, Any]:
+    """By name; of a program that has none, itself without a name."""
+    return dict(getattr(command, "commands", None) or {"": command})
+
+
+def options_of(command: Any) -> dict[Spellings, Any]:
     options = {frozenset([*param.opts, *param.secondary_opts]): param for param in command.params}
     return {names: param for names, param in options.items() if all(name.startswith("-") for name in names)}
+
+
+def options_of_command(program: str) -> dict[Spellings, Any]:
+    """Its own, and those of its subcommands."""
+    command = command_of(program)
+    options = options_of(command)
+    for subcommand in subcommands_of(command).values():
+        for spellings, param in options_of(subcommand).items():
+            # A page tells of an option once, so it is the same wherever it is.
+            other = options.setdefault(spellings, param)
+            assert (other.metavar, other.is_flag, other.default) == (param.metavar, param.is_flag, param.default)
+    return options
 
 
 def exit_codes(text: str) -> list[int]:
@@ -149,16 +169,49 @@ def test_options_are_read_from_tagged_lines_only() -> None:
     }
 
 
+def synopses(text: str) -> list[str]:
+    """The lines of a page's SYNOPSIS, as a reader sees them."""
+    section = re.search(r"^\.SH SYNOPSIS\n(.*?)(?=^\.SH )", text, re.MULTILINE | re.DOTALL)
+    plain = re.sub(r"\\f[A-Z]|^\.B ", "", section[1].replace(r"\-", "-") if section else "", flags=re.MULTILINE)
+    return [" ".join(part.split()) for part in plain.split(".br\n")]
+
+
 @pytest.mark.parametrize("program", COMMANDS)
 def test_synopsis_names_the_arguments_of_its_program(program: str) -> None:
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module = importlib.import_module(scripts[program].partition(":")[0])
-    params = typer.main.get_command(module.app).params
-    arguments = [str(param.metavar) for param in params if not param.opts[0].startswith("-")]
-    section = re.search(r"^\.SH SYNOPSIS\n(.*?)(?=^\.SH )", page_of(f"{program}.1"), re.MULTILINE | re.DOTALL)
-    assert section is not None
-    plain = re.sub(r"\\f[A-Z]|^\.[A-Za-z]+ ?", "", section[1].replace(r"\-", "-"), flags=re.MULTILINE)
-    assert " ".join(["[OPTION]...", *arguments]) in plain
+    found = synopses(page_of(f"{program}.1"))
+    commands = subcommands_of(command_of(program))
+    for name, command in commands.items():
+        arguments = [str(param.metavar) for param in command.params if not param.opts[0].startswith("-")]
+        assert " ".join([*program.split(), *name.split(), "[OPTION]...", *arguments]) in found
+    if "" not in commands:
+        assert len(found) == len(commands), "the page has a subcommand that is not there"
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+def test_page_says_which_subcommands_take_an_option(program: str) -> None:
+    commands = subcommands_of(command_of(program))
+    documented = options_of_page(page_of(f"{program}.1"))
+    everywhere = {*options_of(command_of(program)), frozenset(["--help"])}
+    for spellings, text in documented.items():
+        said = re.match(r"With ([a-z]+(?:(?:, | and )[a-z]+)*): ", text.partition("\n")[2])
+        takers = [name for name, command in commands.items() if spellings in options_of(command)]
+        expected = [] if spellings in everywhere else takers
+        assert (re.split(", | and ", said[1]) if said else []) == expected, sorted(spellings)
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+def test_page_describes_every_subcommand(program: str) -> None:
+    names = {name for name in subcommands_of(command_of(program)) if name}
+    tags = {re.sub(r"^\.BR? ", "", tag).split()[0] for tag in tagged(page_of(f"{program}.1"), "DESCRIPTION")}
+    assert names <= tags
+
+
+def test_synopses_are_read_line_by_line() -> None:
+    text = (
+        ".SH SYNOPSIS\n.B hbuf\\-a new\n[\\fIOPTION\\fR]... \\fINAME\\fR\n"
+        ".br\n.B hbuf\\-a list\n[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n"
+    )
+    assert synopses(text) == ["hbuf-a new [OPTION]... NAME", "hbuf-a list [OPTION]..."]
 
 
 def test_overview_tells_every_exit_code_that_an_error_has() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import hbuf
 from hbuf import errors
-from hbuf.ops.verify import Report
+from hbuf.ops.report import Report
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = (ROOT / "docs" / "library.md").read_text()

@@ -60,7 +60,11 @@ def run(script: str, directory: Path) -> str:
     done = subprocess.run(
         ["/bin/sh", "-ec", "\n".join(lines)],
         cwd=directory,
-        env={"PATH": f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(directory)},
+        env={
+            "PATH": f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(directory),
+            "HBUF_KEYS": str(directory / "keys"),  # root's own keys are elsewhere, and stay as they are
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -88,7 +92,7 @@ def test_readme_s_commands_work_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "bin").symlink_to(ROOT / "bin")
     printed = [run(block, tmp_path) for block in shell_blocks("README.md")]
     assert "all is well again" in printed[0]
-    _, _, read, looked, verified, backed_up = printed
+    _, _, read, looked, verified, backed_up, signed, checked = printed
     assert read.startswith('first order\nsecond order\n{"total": 42}\nsecond order\n{"tenant":"default",')
     # The last command shows the message from its key to its body.
     assert looked.startswith("second order\n")
@@ -96,6 +100,8 @@ def test_readme_s_commands_work_one_after_the_other(tmp_path: Path) -> None:
     assert verified.startswith("orders: intact: 3 messages, last 3 ")
     assert backed_up == ""
     assert (tmp_path / "orders.tar").stat().st_size
+    assert signed == ""
+    assert checked.startswith("ledger: intact: 2 messages, last 2 ")
 
 
 def test_operations_commands_work_one_after_the_other(directory: Path) -> None:

@@ -93,7 +93,7 @@ def test_entries_of_encoding_and_of_scanning_are_the_same(
     ]
     batch = encode_messages(
         BLAKE3, "o", ZERO_ID, 9, TIME_US, salts_of(len(drafts)), [body for body, _ in drafts], fields, own,
-        offset=1000, in_unit=in_unit,
+        offset=1000, flags=FLAG_UNIT if in_unit else 0,
     )  # fmt: skip
     encoded = EntryBuilder(1000).encode_entries(scan(batch.data).records, 1000)
     assert encoded == batch.entries

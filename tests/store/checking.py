@@ -19,6 +19,7 @@ from hbuf.format.message import Message
 from hbuf.ops.verify import verify
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.outgoing import Outgoing
+from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 
 FURTHER = b"one more, after the fault"
@@ -50,8 +51,9 @@ class Answers:
         return Answers(list(self.stored), set(self.done), self.torn)
 
 
-def open_writer(path: Path, *, sync: bool = True) -> Writer:
-    return Writer(BufferDirectory(path), sync=sync, timeout_seconds=20)
+def open_writer(path: Path, *, sync: bool = True, key: Path | None = None) -> Writer:
+    """`key` is the key file of a signed buffer."""
+    return Writer(BufferDirectory(path), sync=sync, timeout_seconds=20, signer=Signer(key) if key else None)
 
 
 def append(writer: Writer, bodies: Sequence[bytes], *, unit: bool = False) -> list[Stored]:
@@ -62,8 +64,8 @@ def append(writer: Writer, bodies: Sequence[bytes], *, unit: bool = False) -> li
     ]
 
 
-def append_to(path: Path, *bodies: bytes) -> list[Stored]:
-    with open_writer(path) as writer:
+def append_to(path: Path, *bodies: bytes, key: Path | None = None) -> list[Stored]:
+    with open_writer(path, key=key) as writer:
         return append(writer, bodies)
 
 
@@ -87,6 +89,7 @@ def check_survived(
     *,
     shown: Iterable[Stored] = (),
     may_fail: bool = False,
+    key: Path | None = None,
 ) -> None:
     """Checks a buffer after a fault. `attempted` are the bodies that may be there as well, `shown` what a reader saw.
 
@@ -96,7 +99,7 @@ def check_survived(
     must = sorted({*answered, *shown})
     before = stored_of(read_all(path))
     _check_messages(before, must, attempted, may_fail)
-    [further] = append_to(path, FURTHER)
+    [further] = append_to(path, FURTHER, key=key)
     after = stored_of(read_all(path) if may_fail else hbuf.open(path).read("first"))  # the library raises for damage
     _check_messages(after, [*must, further], attempted, may_fail)
     assert after[: len(before)] == before, "a message that a reader had shown is gone or has changed"
@@ -106,8 +109,8 @@ def check_survived(
     check_verifies(path, len(after))
 
 
-def check_verifies(path: Path, messages: int) -> None:
-    report = verify(str(path), jobs=1)
+def check_verifies(path: Path, messages: int, *, signer: bytes | None = None) -> None:
+    report = verify(str(path), jobs=1, signer=signer)
     assert report.ok, f"{[str(fault) for fault in report.faults]}, not checked: {report.not_checked}"
     assert report.messages == messages
 

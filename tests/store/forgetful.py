@@ -3,7 +3,7 @@
 A file's bytes are on disk after `sync_data`, a name after `sync_directory` of its directory, and nothing else is
 promised. At a power cut each page and each name that was not synced is kept or lost as a `Loss` says, and the
 directory is built again, elsewhere, from what is left. The lock file is not made by fsops: it counts as made when its
-directory is next synced.
+directory is next synced. Nor is a key file, which is locked while it is written: it counts as made at its first write.
 """
 
 from __future__ import annotations
@@ -158,7 +158,11 @@ class Disk:
         return node
 
     def _file(self, fd: int) -> File:
-        return self._files[os.fstat(fd).st_ino]
+        inode = os.fstat(fd).st_ino
+        if inode not in self._files:
+            path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+            self._create_file(path, fd, existed=False)
+        return self._files[inode]
 
     def _create_file(self, path: Path, fd: int, existed: bool) -> None:
         if existed:
@@ -219,4 +223,5 @@ def build(where: Path, left: dict[str, bytes | None]) -> None:
         if content is None:
             (where / name).mkdir()
         else:
+            (where / name).touch(0o600)  # a key that others can read is not used
             (where / name).write_bytes(content)

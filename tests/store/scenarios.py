@@ -36,6 +36,8 @@ class Scenario:
     makes: bool = False  # the buffer itself: it may be absent until that was answered for
     locks_readers_out: bool = False  # without an index they wait for the lock, which the worker has
     fewest_calls: int = 3  # that change files: with fewer the scenario would not do what it says
+    key: str | None = None  # of a signed buffer: the key file, below the directory that the scenario was given
+    again: Callable[[Path], None] = lambda where: None  # what its user does first, who was not told that it was done
 
     def __str__(self) -> str:
         return self.name
@@ -43,10 +45,18 @@ class Scenario:
     def check_after(self, where: Path, answers: Answers, shown: Iterable[Stored] = ()) -> None:
         """`where` is the directory that the scenario was given."""
         path = buffer_in(where)
-        if self.makes and "made" not in answers.done:
-            create(str(path), may_exist=True)
-        check_survived(path, answers.stored, self.attempted, shown=shown)
+        self.open_again(where, answers)
+        check_survived(path, answers.stored, self.attempted, shown=shown, key=self.key_in(where))
         self.check(path, answers)
+
+    def open_again(self, where: Path, answers: Answers) -> None:
+        """What the user does who finds the process dead."""
+        if self.makes and "made" not in answers.done:
+            create(str(buffer_in(where)), may_exist=True)
+        self.again(where)
+
+    def key_in(self, where: Path) -> Path | None:
+        return where / self.key if self.key else None
 
 
 def buffer_in(where: Path) -> Path:

@@ -8,9 +8,10 @@ import pytest
 
 from hbuf.errors import Damaged
 from hbuf.ops.create import create
+from hbuf.ops.report import Report
 from hbuf.ops.set import set_settings
 from hbuf.ops.tail import messages
-from hbuf.ops.verify import Report, verify
+from hbuf.ops.verify import verify
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.reader import Reader
 

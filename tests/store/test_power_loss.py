@@ -1,8 +1,9 @@
 """Power cuts at every call that changes a file: what was answered for or shown was on disk, and is there afterwards."""
 
-import random
+import itertools
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,62 +11,26 @@ from typing import NamedTuple
 import pytest
 
 from hbuf.ops.verify import verify
+from hbuf.store import fsops
 
-from .checking import Answers, Stored, check_survived, read_all, stored_of
+from .checking import Answers, Stored, append_to, check_survived, read_all, stored_of
 from .forgetful import Disk, Folder, Loss, build, left_on_disk
+from .losses import LOSSES, all_but_second, by_chance, every
 from .scenarios import (
     APPENDING_MANY,
+    CREATING,
     LONG,
     OPENING,
     RECOVERING,
+    ROLLING,
     SCENARIOS,
     Scenario,
     buffer_in,
     segment_file,
 )
+from .signed_scenarios import NEW_LINE, SIGNED, SIGNED_CREATING, SIGNED_ROLLING
 
-
-def none(i: int, count: int) -> bool:
-    return False
-
-
-def every(i: int, count: int) -> bool:
-    return True
-
-
-def last(i: int, count: int) -> bool:
-    return i == count - 1
-
-
-def all_but_first(i: int, count: int) -> bool:
-    return i > 0
-
-
-def all_but_second(i: int, count: int) -> bool:
-    return i != 1
-
-
-def second(i: int, count: int) -> bool:
-    return i % 2 == 1
-
-
-def by_chance(seed: int) -> Loss:
-    chance = random.Random(seed)
-    return Loss("by chance", lambda i, count: chance.random() < 0.5, lambda i, count: chance.random() < 0.5)
-
-
-LOSSES = [
-    Loss("all that was not synced", none, none),
-    Loss("data, not names", every, none),
-    Loss("data, not names and lengths", every, none, "without pages"),
-    Loss("lengths", every, every, "not"),
-    Loss("names, not data", none, every),
-    Loss("earlier names", last, every),
-    Loss("earlier pages", every, last),
-    Loss("the first page", every, all_but_first),
-    Loss("every second page", none, second),
-    Loss("nothing", every, every),
-]
+AFTERWARDS = b"of another process"
 
 
 class Cut(NamedTuple):
@@ -125,7 +90,7 @@ def prepared(scenario: Scenario, where: Path) -> Answers:
     return answers
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *SIGNED], ids=str)
 def test_power_cut_takes_nothing_that_was_answered_for_or_shown(scenario: Scenario, ram_path: Path) -> None:
     answers = prepared(scenario, ram_path / "here")
     cuts = cuts_of(scenario, ram_path / "here", answers, readers=not scenario.locks_readers_out)
@@ -165,3 +130,60 @@ def test_power_cut_in_the_recovery_from_a_power_cut_in_a_recovery_takes_nothing(
             OPENING.check_after(where_again, second_cut.answers, cut.shown)
             checked += 1
     assert checked >= 5
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL where the process must live on, to know what was not synced."""
+
+
+def cuts_behind_a_kill(scenario: Scenario, where: Path, answers: Answers, sync: int) -> list[Cut]:
+    """Kills the scenario's work where it would sync a directory the `sync`-th time; another process appends then.
+
+    Returns the moments of that one, and none where the work was done before.
+    """
+    disk = Disk(where)
+    cuts: list[Cut] = []
+    syncs = 0
+    is_dead = is_revived = False
+
+    def before_each() -> None:
+        if is_dead and not is_revived:
+            raise Killed  # so that nothing is cleaned up
+        if is_revived:
+            cuts.append(Cut(disk.snapshot(), answers.copy(), []))
+
+    with pytest.MonkeyPatch.context() as patch:
+        disk.watch(patch, before_each)
+        watched = fsops.sync_directory
+
+        def sync_directory(path: Path) -> None:
+            nonlocal syncs, is_dead
+            syncs += path.is_relative_to(where)
+            is_dead = is_dead or syncs == sync
+            watched(path)
+
+        patch.setattr(fsops, "sync_directory", sync_directory)
+        try:
+            scenario.work(where, answers)
+        except Killed:
+            is_revived = True
+            scenario.open_again(where, answers)
+            answers.note_stored(append_to(buffer_in(where), AFTERWARDS, key=scenario.key_in(where)))
+            before_each()
+    return cuts
+
+
+@pytest.mark.parametrize("scenario", [CREATING, ROLLING, SIGNED_CREATING, SIGNED_ROLLING, NEW_LINE], ids=str)
+def test_names_that_a_killed_process_did_not_sync_are_on_disk_before_they_are_built_upon(
+    scenario: Scenario, ram_path: Path
+) -> None:
+    scenario = replace(scenario, attempted=(*scenario.attempted, AFTERWARDS))
+    for sync in itertools.count(1):
+        where = ram_path / f"here {sync}"
+        answers = prepared(scenario, where)
+        cuts = cuts_behind_a_kill(scenario, where, answers, sync)
+        if not cuts:
+            break
+        for left, cut in after_cuts(cuts, LOSSES[:1], ram_path):
+            scenario.check_after(left, cut.answers)
+    assert sync > 3

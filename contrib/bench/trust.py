@@ -1,0 +1,133 @@
+"""contrib/bench/run trust: what signing, encrypting and compressing cost, beside a plain buffer.
+
+append   a stream of lines into a new buffer of each kind
+verify   hbuf-verify of it, with one process
+read     hbuf-tail of all its messages
+disk     what it takes on disk
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import table
+from bench.material import Material
+from bench.measure import Ran, Samples, in_turns, run_process
+from bench.programs import hbuf_program
+from bench.table import Row, rate_row
+
+PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of buffer: how it is made, written and read."""
+
+    name: str
+    create: tuple[str, ...] = ()
+    signed: bool = False
+    identity: bool = False
+
+
+KINDS = (
+    Kind(PLAIN),
+    Kind("signed", signed=True),
+    Kind("encrypted", ("--encrypt-to", "reader"), identity=True),
+    Kind("signed and encrypted", ("--encrypt-to", "reader"), signed=True, identity=True),
+    Kind("compressed", ("--set", "compress=true")),
+)
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="hbuf-bench-", dir=options.dir) as name:
+        directory = Path(name)
+        os.environ["HBUF_KEYS"] = str(directory / "keys")
+        run_process(hbuf_program("hbuf-key", "new", "reader", "--kind", "encrypt"))
+        material = Material(directory, options.messages, options.messages, options.repeat, options.seed)
+        about = table.machine(directory)
+        rows: list[Row] = []
+        for size in (100, 1000):
+            print(f"bench: {size} bytes", file=sys.stderr)
+            rows += _rows(material, max(options.messages * 100 // size, 1), size)
+    sys.stdout.write(table.as_json(about, rows) + "\n" if options.json else table.as_text(about, rows))
+
+
+def _rows(material: Material, count: int, size: int) -> list[Row]:
+    lines = material.lines(count, size)
+    appended = in_turns({kind.name: _appender(material, kind, lines) for kind in KINDS}, material.repeats)
+    verified = in_turns({kind.name: _verifier(material, kind) for kind in KINDS}, material.repeats)
+    read = in_turns({kind.name: _reader(material, kind) for kind in KINDS}, material.repeats)
+    rows = []
+    for what, found in (("hbuf-append", appended), ("hbuf-verify, 1 process", verified), ("hbuf-tail", read)):
+        rows += _beside_plain(f"{count:,} messages of {size} bytes", what, found, count)
+    sizes = {kind.name: _bytes_of(_path(material, kind)) / count for kind in KINDS}
+    rows += [
+        Row(f"{count:,} messages of {size} bytes", f"on disk, {name}", each, "bytes", PLAIN, sizes[PLAIN])
+        for name, each in sizes.items()
+    ]
+    return rows
+
+
+def _beside_plain(group: str, what: str, found: dict[str, Samples], count: int) -> list[Row]:
+    plain = found[PLAIN]
+    return [
+        rate_row(group, f"{what}, {name}", samples, PLAIN, plain, count, "messages/s")
+        for name, samples in found.items()
+    ]
+
+
+def _path(material: Material, kind: Kind) -> Path:
+    return material.directory / kind.name.replace(" ", "-")
+
+
+def _appender(material: Material, kind: Kind, lines: Path) -> Callable[[], Ran]:
+    """A fresh buffer and key each time: what is timed is the append."""
+    turn = 0
+
+    def append() -> Ran:
+        nonlocal turn
+        turn += 1
+        path = material.fresh(_path(material, kind).name)
+        key = f"{path.name}-{lines.stem}-{turn}"
+        sign = ("--sign", key) if kind.signed else ()
+        if sign:
+            run_process(hbuf_program("hbuf-key", "new", key, "--kind", "sign"))
+        run_process(hbuf_program("hbuf-create", path, *sign, *kind.create))
+        return run_process(hbuf_program("hbuf-append", path, *sign), stdin=lines)
+
+    return append
+
+
+def _verifier(material: Material, kind: Kind) -> Callable[[], Ran]:
+    return lambda: run_process(hbuf_program("hbuf-verify", "--jobs", "1", _path(material, kind)))
+
+
+def _reader(material: Material, kind: Kind) -> Callable[[], Ran]:
+    identity = ("--identity", "reader") if kind.identity else ()
+    return lambda: run_process(hbuf_program("hbuf-tail", "--from", "first", *identity, _path(material, kind)))
+
+
+def _bytes_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="contrib/bench/run trust", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--messages", type=int, default=500_000, metavar="N", help="of 100 bytes each (500000)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each, after one to warm up (3)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lines' bytes (1)")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work; what is made there is removed")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    if options.messages < 1 or options.repeat < 1:
+        parser.error("--messages and --repeat are at least 1")
+    return options

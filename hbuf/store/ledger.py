@@ -1,0 +1,49 @@
+"""What a writer knows of producers at the end of its buffer, and when that is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hbuf.store.directory import BufferDirectory
+from hbuf.store.outgoing import Outgoing
+from hbuf.store.producers import Producers, save_producers
+from hbuf.store.seal import producers_until
+from hbuf.store.tail import Tail
+
+# The producers file is written when it is this many records behind: what an open has to read stays bounded.
+_SAVE_EVERY = 1024
+
+
+class Ledger:
+    """Reads the log for producers only when somebody asks for one."""
+
+    def __init__(self, directory: BufferDirectory) -> None:
+        self._directory = directory
+        self._known: Producers | None = None
+        self._saved = 0
+
+    def last_numbers(self, outgoing: Outgoing, tail: Tail) -> Mapping[bytes, tuple[int, int]]:
+        if outgoing.producers is None:
+            return {}
+        if self._known is None or self._known.as_of != tail.next_seq - 1:
+            self._known = producers_until(self._directory, tail.next_seq - 1)
+        return self._known.last
+
+    def note(self, part: Outgoing, first: int, last_id: bytes) -> None:
+        """Messages `first`, `first + 1`, … were appended."""
+        known = self._known
+        if known is None or known.as_of != first - 1:
+            return
+        for seq, producer in enumerate(part.producers or (), first):
+            if producer is not None:
+                known.last[producer[0]] = (producer[1], seq)
+        known.as_of, known.as_of_id = first + len(part.bodies) - 1, last_id
+
+    def save_sometimes(self) -> None:
+        if self._known is not None and self._known.as_of - self._saved >= _SAVE_EVERY:
+            self.save(self._known)
+
+    def save(self, producers: Producers) -> None:
+        if producers.as_of > self._saved:
+            save_producers(self._directory.producers, producers)
+            self._saved = producers.as_of

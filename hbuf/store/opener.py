@@ -1,0 +1,147 @@
+"""Reading encrypted bodies: chunks come in as they are stored, and go out with the bodies that could be opened.
+
+Each way in which one cannot be opened has its own error: no identity, other recipients, a data key that is damaged
+or missing, a record that was changed, and one that was sealed for another buffer or place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hbuf.errors import Damaged, HbufError, NotAllowed
+from hbuf.format.chain import COMMITTED, IDENTIFIED
+from hbuf.format.index import FLAG_ENCRYPTED, Entry
+from hbuf.format.scan import Record
+from hbuf.format.sealing import data_key_hash, open_body, parse_data_key_line, parse_recipients, without_data_key_line
+from hbuf.store.data_keys import Identity
+from hbuf.store.reader import Reader
+from hbuf.store.tail import Opening
+from hbuf.store.view import Chunk
+
+_LINE = b"\r\nx-hbuf-data-key: "
+
+
+class Opener:
+    """Not for two threads at once. `notice` is told why a message cannot be opened; it is left out then."""
+
+    def __init__(
+        self, reader: Reader, identities: Sequence[Identity], notice: Callable[[HbufError], None] = lambda error: None
+    ) -> None:
+        self._reader = reader
+        self._identities = {identity.fingerprint: identity for identity in identities}
+        self._notice = notice
+        self._data_keys: dict[bytes, bytes] = {}  # by their hash
+        self._openings: dict[int, Opening] = {}
+
+    def concerns(self, chunk: Chunk) -> bool:
+        """Whether any message of a chunk may be encrypted. The index is not asked: it is no evidence."""
+        return _LINE in chunk.data
+
+    def open(self, chunk: Chunk, places: Iterable[int]) -> tuple[Chunk, list[int]]:
+        """The chunk with plain bodies at `places`, and those of them that can be read."""
+        readable: list[int] = []
+        opened: dict[int, tuple[Record, bytes]] = {}
+        for i in places:
+            record = chunk.parse(i)
+            if record is None:
+                self._reader.note_damage(chunk, i)
+                continue
+            if record.salted != b"gone" and _LINE in chunk.data[record.start : record.head_end]:
+                try:
+                    opened[i] = (record, self._open_body(chunk, record))
+                except HbufError as error:
+                    self._notice(error)
+                    continue
+            readable.append(i)
+        return _with_bodies(chunk, opened), readable
+
+    def _open_body(self, chunk: Chunk, record: Record) -> bytes:
+        data, seq = chunk.data, record.seq
+        first = self._reader.segment_of(seq)
+        opening = self._opening(first)
+        key = self._data_key(first, record, opening)
+        head, fields = data[record.start : record.head_end], data[record.head_end : record.fields_end]
+        stored = data[record.body_start : record.body_end]
+        body = open_body(key, opening.settings.uuid, record.salt, head, fields, stored)
+        if body is not None:
+            return body
+        if self._is_in_chain(first, record, head, fields, stored, opening):
+            raise Damaged(
+                f"{self._where(seq)} was encrypted for another buffer or another place", hint="it was moved here"
+            )
+        raise Damaged(f"{self._where(seq)} was changed, and cannot be decrypted", hint="hbuf-verify tells more")
+
+    def _data_key(self, first: int, record: Record, opening: Opening) -> bytes:
+        line = parse_data_key_line(record.own)
+        if line is None:
+            raise Damaged(f"{self._where(record.seq)} does not say which data key it has")
+        known = self._data_keys.get(line.hash)
+        if known is not None:
+            return known
+        if not self._identities:
+            hint = "--identity KEY reads it; --json shows what can be read without"
+            raise NotAllowed(f"{self._where(record.seq)} is encrypted", hint=hint)
+        put = self._reader.put_at(first, line.put_at)
+        puts = [put] if put is not None else self._reader.data_key_puts(first)
+        recipients = [recipient for each in puts for recipient in parse_recipients(each.own)]
+        if not recipients:
+            raise Damaged(f"{self._where(record.seq)} has a data key that is not in this buffer")
+        mine = [each for each in recipients if each.fingerprint in self._identities]
+        if not mine:
+            raise NotAllowed(f"{self._where(record.seq)} is encrypted to others, and not to the key that was given")
+        for recipient in mine:
+            key = self._identities[recipient.fingerprint].unseal(recipient.sealed)
+            # The cipher does not commit to its key: without this, one stored body could have two meanings.
+            if key is not None and data_key_hash(opening.hasher, key) == line.hash:
+                self._data_keys[line.hash] = key
+                return key
+        raise Damaged(f"{self._where(record.seq)} has a data key that is damaged")
+
+    def _is_in_chain(
+        self, first: int, record: Record, head: bytes, fields: bytes, stored: bytes, opening: Opening
+    ) -> bool:
+        """Whether the id of a record is right here: then it was written as it is, and not changed since."""
+        hasher = opening.hasher
+        commit = hasher(COMMITTED % (record.salt, fields, stored)).hexdigest().encode()
+        prev = self._reader.id_before(first, record.seq)
+        return hasher(IDENTIFIED % (prev, commit, head)).hexdigest().encode() == record.id
+
+    def _opening(self, first: int) -> Opening:
+        if first not in self._openings:
+            self._openings[first] = self._reader.opening(first)
+        return self._openings[first]
+
+    def _where(self, seq: int) -> str:
+        return f"{self._reader.directory.shown}: message {seq}"
+
+
+def _with_bodies(chunk: Chunk, opened: dict[int, tuple[Record, bytes]]) -> Chunk:
+    """The chunk as if the opened messages had been stored without encryption. Bytes between records are left out."""
+    parts: list[bytes] = []
+    entries: list[Entry] = []
+    at = 0
+    for i, entry in enumerate(chunk.entries):
+        if i in opened:
+            data, new = _plain(chunk.data, *opened[i], entry)
+        else:
+            data, new = chunk.data[entry.offset - chunk.base : entry.end - chunk.base], entry
+        parts.append(data)
+        entries.append(new._replace(offset=at))
+        at += len(data)
+    return Chunk(chunk.first, 0, b"".join(parts), entries, suspect=True)
+
+
+def _plain(data: bytes, record: Record, body: bytes, entry: Entry) -> tuple[bytes, Entry]:
+    """A record with a plain body, its length, and no line that says otherwise; and its entry."""
+    head = data[record.start : record.head_end]
+    length_at = head.rindex(b"content-length: ")
+    plain_head = without_data_key_line(head[:length_at]) + b"content-length: %d\r\n" % len(body)
+    shorter = len(head) - len(plain_head)
+    new = entry._replace(
+        body_length=len(body),
+        section_length=entry.section_length - shorter,
+        head_length=entry.head_length - shorter,
+        key_offset=entry.key_offset - shorter if entry.key_offset else 0,
+        flags=entry.flags & ~FLAG_ENCRYPTED,
+    )
+    return plain_head + data[record.head_end : record.section_end] + body + b"\r\n", new
