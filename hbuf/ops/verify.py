@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hbuf.errors import HbufError, Locked, UsageError
+from hbuf.errors import BadInput, HbufError, Locked, UsageError
 from hbuf.format.check import Fault
 from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
@@ -37,7 +37,9 @@ class Expected:
 def parse_expected(text: str) -> Expected:
     seq, _, record_id = text.partition(":")
     if not seq.isascii() or not seq.isdecimal() or len(record_id) != 64 or set(record_id) - set("0123456789abcdef"):
-        raise UsageError(f"'{text}' is not SEQ:ID", hint="that is a number, a colon, and the 64 digits of an id")
+        raise UsageError(
+            f"'{text}' is not SEQ:ID", hint="that is a number, a colon, and the 64 digits of an id; or a note's file"
+        )
     return Expected(int(seq), record_id)
 
 
@@ -46,7 +48,11 @@ def expected_head(text: str) -> Expected:
     if not os.path.exists(text):
         return parse_expected(text)
     with os_errors(text), open(text, "rb") as file:
-        head = parse_note(file.read(65_537))
+        data = file.read(65_537)
+    try:
+        head = parse_note(data)
+    except BadInput as error:
+        raise BadInput(f"{text}: {error.message}") from None
     return Expected(head.seq, head.id.decode(), head)
 
 

@@ -71,8 +71,12 @@ class Chunk(NamedTuple):
         at = self.data.find(needle)
         while at >= 0:
             i = bisect.bisect_right(self.entries, self.base + at, key=lambda entry: entry.offset) - 1
-            yield i
-            at = self.data.find(needle, self.entries[i].end - self.base)
+            end = self.entries[i].end - self.base
+            if at < end:
+                yield i
+                at = self.data.find(needle, end)
+            else:  # in a PUT between two records
+                at = self.data.find(needle, at + 1)
 
 
 class View:

@@ -299,7 +299,6 @@ class Writer:
 
     def _undo(self, tail: Tail, length: int) -> None:
         """Takes back a batch that failed. If even that fails nobody may append: the buffer is closed."""
-        self._encoder.forget_data_key()
         try:
             cut_back(tail, length)
         except OSError as second:

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hbuf.ops.create import create
+from hbuf.store.signing import Signer
+
+from .signed_scenarios import KEY, PUBLICS, RECOVERY_KEY, make_key
+
 _MEMORY = Path("/dev/shm")
 
 
@@ -37,3 +42,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"mounting is not permitted here: {ran.stderr.strip()}")
     yield mounted
     subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.fixture
+def signed(ram_path: Path) -> Path:
+    """An empty signed buffer, three messages a segment. Keys, and a recovery key, are in `keys` beside it."""
+    make_key(ram_path, KEY)
+    make_key(ram_path, RECOVERY_KEY, "recovery")
+    settings = {"segment_messages": "3"}
+    create(str(ram_path / "orders"), settings, signer=Signer(ram_path / KEY), recovery_key=PUBLICS[RECOVERY_KEY])
+    return ram_path / "orders"
+
+
+@pytest.fixture
+def audit(signed: Path) -> Path:
+    """The key file of the buffer `signed`."""
+    return signed.parent / KEY

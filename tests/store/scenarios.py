@@ -37,6 +37,7 @@ class Scenario:
     locks_readers_out: bool = False  # without an index they wait for the lock, which the worker has
     fewest_calls: int = 3  # that change files: with fewer the scenario would not do what it says
     key: str | None = None  # of a signed buffer: the key file, below the directory that the scenario was given
+    identity: str | None = None  # the key file that decrypts an encrypted one, below the same directory
     again: Callable[[Path], None] = lambda where: None  # what its user does first, who was not told that it was done
 
     def __str__(self) -> str:
@@ -46,7 +47,8 @@ class Scenario:
         """`where` is the directory that the scenario was given."""
         path = buffer_in(where)
         self.open_again(where, answers)
-        check_survived(path, answers.stored, self.attempted, shown=shown, key=self.key_in(where))
+        key, identity = self.key_in(where), self.identity_in(where)
+        check_survived(path, answers.stored, self.attempted, shown=shown, key=key, identity=identity)
         self.check(path, answers)
 
     def open_again(self, where: Path, answers: Answers) -> None:
@@ -57,6 +59,9 @@ class Scenario:
 
     def key_in(self, where: Path) -> Path | None:
         return where / self.key if self.key else None
+
+    def identity_in(self, where: Path) -> Path | None:
+        return where / self.identity if self.identity else None
 
 
 def buffer_in(where: Path) -> Path:
