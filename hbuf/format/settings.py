@@ -25,6 +25,8 @@ MAX_RECIPIENTS = 100  # their lines must fit into a header section
 
 # What the first PUT fixes for good.
 _FIXED = ("uuid", "name", "created", "format", "hash", "erasable")
+# What is written only where it is another: buffers that were made before the setting was there lack it.
+_UNSAID: tuple[tuple[str, Any], ...] = (("compress", False),)
 _SIZE = re.compile(r"([0-9]{1,18})(B|[KMG]i?B?)?", re.IGNORECASE | re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,18}")
 _CENTURY_SECONDS = 100 * 365 * 86400

@@ -21,6 +21,7 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.index_file import read_index_header
 from hbuf.store.lock import Lock
+from hbuf.store.segment_file import opened_segment
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.tail import newest_opening
 
@@ -74,7 +75,7 @@ def verify(
     report = Report(path)
     with os_errors(directory.shown):
         firsts = directory.segment_firsts()
-        lengths = {first: os.stat(directory.segment(first)).st_size for first in firsts}
+        lengths = {first: _length(directory, first) for first in firsts}
         newest = firsts[-1]
         lengths[newest] = _length_to_check(directory, newest, report)
         asked = frozenset(expected.seq for expected in (start, head) if expected)
@@ -103,15 +104,20 @@ def _length_to_check(directory: BufferDirectory, newest: int, report: Report) ->
             lock.acquire(shared=True)
     except Locked:
         header = read_index_header(directory.index(newest))
-        size = os.stat(directory.segment(newest)).st_size
+        size = _length(directory, newest)
         if header is None:
             report.not_checked["a newest segment that is being written and has no index"] = 1
             return size
         return min(header.durable_length, size)
     try:
-        return os.stat(directory.segment(newest)).st_size
+        return _length(directory, newest)
     finally:
         lock.close()
+
+
+def _length(directory: BufferDirectory, first: int) -> int:
+    with opened_segment(directory, first) as segment:
+        return segment.length
 
 
 def _check_settings(directory: BufferDirectory, firsts: list[int], report: Report) -> None:
@@ -160,4 +166,4 @@ def _check_signer(first: SegmentAudit, report: Report, directory: BufferDirector
         return
     if own != signer:
         reason = "it is signed by another key" if own else "it is not signed"
-        report.add(directory.segment(first.first).name, Fault("signatures", 0, None, reason))
+        report.add(directory.segment_file(first.first).name, Fault("signatures", 0, None, reason))

@@ -5,8 +5,6 @@ So nobody can slip records in for an honest writer to sign over, and a writer wi
 
 from __future__ import annotations
 
-import os
-
 from hbuf.errors import Damaged, HbufError, NotAllowed, UsageError
 from hbuf.format.check import ChainState, Keys, is_put_signed, keys_reason
 from hbuf.format.note import head_text, is_signed
@@ -14,6 +12,7 @@ from hbuf.format.record import Sign
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import opened_index
 from hbuf.store.segment import record_at
+from hbuf.store.segment_file import PlainSegment, opened_segment
 from hbuf.store.signing import RecoveryKey, Signer
 from hbuf.store.tail import Opening, Tail, read_opening
 
@@ -85,7 +84,7 @@ def unsigned_end(directory: BufferDirectory, tail: Tail) -> str | None:
     with opened_index(directory.index(tail.first), tail.first) as listed:
         last = listed.last if listed else None
     seq = tail.next_seq - 1
-    record = record_at(tail.segment_fd, last, seq) if last else None
+    record = record_at(PlainSegment(tail.segment_fd), last, seq) if last else None
     if record is None or opening.keys.sign is None:
         return f"message {seq} cannot be read"
     text = head_text(opening.settings.uuid, seq, record.id)
@@ -116,10 +115,8 @@ def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
 
 def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
     """None where the opening of a segment cannot be read."""
-    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return read_opening(fd, directory.segment_shown(first)).keys
+        with opened_segment(directory, first) as segment:
+            return read_opening(segment, directory.segment_shown(first)).keys
     except HbufError:
         return None
-    finally:
-        os.close(fd)

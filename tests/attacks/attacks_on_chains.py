@@ -11,7 +11,7 @@ from hbuf.format.keys import public_of_secret
 from hbuf.format.record import encode_key
 from hbuf.store.keyring import load_key
 
-from .buffers import ENCRYPTED, PLAIN, SIGNED, Target, make_target
+from .buffers import ENCRYPTED, SIGNED, UNSIGNED, Target, make_target
 from .forging import Forged, signs_with
 from .registry import attack
 
@@ -33,7 +33,7 @@ def take_out_and_chain(target: Target) -> None:
     forged.write()
 
 
-@attack("a message is added at the end, chained, without the key", unnoticed=[PLAIN, ENCRYPTED])
+@attack("a message is added at the end, chained, without the key", unnoticed=UNSIGNED)
 def add_at_end(target: Target) -> None:
     """Who can write to the files can append: without signatures that is no fault."""
     forged = Forged(target.path)
@@ -94,7 +94,7 @@ def add_recovery_key(target: Target) -> None:
     forged.write()
 
 
-@attack("a message is erased by a DELETE without the key", unnoticed=[PLAIN, ENCRYPTED])
+@attack("a message is erased by a DELETE without the key", unnoticed=UNSIGNED)
 def forge_erasure(target: Target) -> None:
     """Who can write to the files can erase: without signatures nobody can tell who did."""
     forged = Forged(target.path)
@@ -132,7 +132,7 @@ def forge_unerased(target: Target) -> None:
     forged.write()
 
 
-@attack("the oldest segment is retired by a DELETE without the key", unnoticed=[PLAIN, ENCRYPTED])
+@attack("the oldest segment is retired by a DELETE without the key", unnoticed=UNSIGNED)
 def forge_retirement(target: Target) -> None:
     """Who can write to the files can retire: without signatures nobody can tell who did."""
     forged = Forged(target.path)

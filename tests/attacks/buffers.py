@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import zstandard
+
 from hbuf.format.fields import encode_fields
 from hbuf.format.keys import Kind, PublicKey, encode_public
+from hbuf.format.seekable import encode_table
 from hbuf.ops.create import create
 from hbuf.ops.head import head
 from hbuf.ops.key import new
@@ -23,8 +26,10 @@ from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 
 PLAIN, SIGNED, ENCRYPTED, COMPRESSED = "plain", "signed", "encrypted", "compressed"
-KINDS = (PLAIN, SIGNED, ENCRYPTED)
+KINDS = (PLAIN, SIGNED, ENCRYPTED, COMPRESSED)
+UNSIGNED = (PLAIN, ENCRYPTED, COMPRESSED)
 FIELDS = encode_fields("user-17", ["host=web1"], [("content-type", "text/plain")])
+_FRAME_BYTES = 1024
 LAST = 9  # messages 1 to 9, in segments of three; 4 to 6 are one unit
 
 
@@ -73,6 +78,10 @@ class Target:
 
     def finish(self) -> None:
         """What an attacker does last, so that the buffer is again what it was said to be."""
+        if self.kind == COMPRESSED:
+            for file in sorted(self.path.glob("segments/*.http"))[:-1]:
+                file.with_name(file.name + ".zst").write_bytes(_compressed(file.read_bytes()))
+                file.unlink()
 
     def kept_head(self) -> Expected:
         note = self.root / "head.note"
@@ -108,6 +117,20 @@ def make_target(root: Path, kind: str) -> Target:
     target.append(b"seven", b"eight", b"nine")
     target.keep_head()
     return target
+
+
+def _compressed(data: bytes) -> bytes:
+    """What hbuf-compress makes of a segment, were it not damaged."""
+    frames = [(_encode(data[at : at + _FRAME_BYTES]), len(data[at : at + _FRAME_BYTES])) for at in _starts(data)]
+    return b"".join(frame for frame, _ in frames) + encode_table([(len(frame), length) for frame, length in frames])
+
+
+def _encode(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True, write_content_size=True).compress(content)
+
+
+def _starts(data: bytes) -> range:
+    return range(0, len(data), _FRAME_BYTES)
 
 
 Attack = Callable[[Target], None]

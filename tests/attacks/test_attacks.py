@@ -33,6 +33,7 @@ def attacked(targets: dict[str, Target], tmp_path: Path, request: pytest.Fixture
 
 @pytest.mark.parametrize("attacked", KINDS, indirect=True)
 def test_buffer_that_nobody_attacked_is_intact(attacked: Target) -> None:
+    attacked.finish()
     report = attacked.verify()
     assert report.ok, report.faults
 

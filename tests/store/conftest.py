@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import hbuf.store.compress
 from hbuf.ops.create import create
 from hbuf.store.signing import Signer
 
+from .compressed_buffer import FRAME_BYTES, CompressedBuffer
 from .signed_scenarios import KEY, PUBLICS, RECOVERY_KEY, make_key
 
 _MEMORY = Path("/dev/shm")
@@ -58,3 +60,9 @@ def signed(ram_path: Path) -> Path:
 def audit(signed: Path) -> Path:
     """The key file of the buffer `signed`."""
     return signed.parent / KEY
+
+
+@pytest.fixture
+def compressed(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompressedBuffer:
+    monkeypatch.setattr(hbuf.store.compress, "FRAME_BYTES", FRAME_BYTES)
+    return CompressedBuffer(ram_path / "orders")

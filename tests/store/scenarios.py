@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hbuf.ops.compress import compress
 from hbuf.ops.create import create
 from hbuf.ops.reindex import reindex
 from hbuf.ops.set import read_settings, set_settings
+from hbuf.ops.verify import verify
 from hbuf.store.outgoing import Outgoing
 
 from .checking import Answers, Stored, append, append_to, check_survived, open_writer, read_all
@@ -94,6 +96,16 @@ def some_messages(where: Path, answers: Answers) -> None:
 
 def small_segments(where: Path, answers: Answers) -> None:
     create(str(buffer_in(where)), {"segment_messages": "2"})
+    answers.note_stored(append_to(buffer_in(where), *BEFORE))
+
+
+def segments_to_compress(where: Path, answers: Answers) -> None:
+    create(str(buffer_in(where)), {"segment_messages": "2"})
+    answers.note_stored(append_to(buffer_in(where), *LONG, *BEFORE))
+
+
+def compressing_segments(where: Path, answers: Answers) -> None:
+    create(str(buffer_in(where)), {"segment_messages": "2", "compress": "true"})
     answers.note_stored(append_to(buffer_in(where), *BEFORE))
 
 
@@ -188,6 +200,11 @@ def _reindex(where: Path, answers: Answers) -> None:
     reindex(str(buffer_in(where)), timeout_seconds=20)
 
 
+def _compress(where: Path, answers: Answers) -> None:
+    compress(str(buffer_in(where)), timeout_seconds=20)
+    answers.note_done("compressed")
+
+
 # What is asked afterwards, beside what is always asked
 
 
@@ -210,6 +227,18 @@ def _sending_again_stores_what_is_missing(path: Path, answers: Answers) -> None:
     sent = [*BEFORE, *WHILE[:3]]
     _send(path, sent, 1)
     assert sorted(message.body for message in read_all(path) if message.body in sent) == sorted(sent)
+
+
+def _can_be_compressed_to_the_end(path: Path, answers: Answers) -> None:
+    segments = path / "segments"
+    if "compressed" in answers.done:
+        assert not (segments / f"{1:020d}.http").exists()
+    before = read_all(path)
+    assert compress(str(path), timeout_seconds=20)
+    assert read_all(path) == before
+    assert len(list(segments.glob("*.http"))) == 1
+    assert not list(segments.glob(".new-compressed*"))
+    assert verify(str(path), jobs=1).ok
 
 
 CREATING = Scenario("creating", nothing, _create, (WHILE[0],), makes=True, fewest_calls=15)
@@ -240,6 +269,17 @@ PRODUCING = Scenario(
     "producing", messages_of_a_producer, _send_on, tuple(WHILE[:3]), _sending_again_stores_what_is_missing
 )
 REINDEXING = Scenario("reindexing", messages_of_a_producer, _reindex, fewest_calls=15)
+COMPRESSING = Scenario(
+    "compressing", segments_to_compress, _compress, (), _can_be_compressed_to_the_end, fewest_calls=15
+)
+COMPRESSING_AS_IT_ROLLS = Scenario(
+    "compressing as it rolls",
+    compressing_segments,
+    _append_over_segments,
+    (*WHILE, *LONG),
+    _can_be_compressed_to_the_end,
+    fewest_calls=60,
+)
 
 SCENARIOS = [
     CREATING,
@@ -252,4 +292,6 @@ SCENARIOS = [
     UNITS_OF_MESSAGES,
     PRODUCING,
     REINDEXING,
+    COMPRESSING,
+    COMPRESSING_AS_IT_ROLLS,
 ]

@@ -22,6 +22,7 @@ from hbuf.format.record import encode_put
 from hbuf.format.settings import encode_settings
 from hbuf.ops.verify import verify
 from hbuf.store.clock import draw_salts
+from hbuf.store.segment_file import PlainSegment
 from hbuf.store.tail import Opening, read_opening
 
 from .checking import append, append_to, check_survived, open_writer, read_all, refused, segment_of, stored_of
@@ -48,7 +49,7 @@ def by_the_forger(origin: str) -> Callable[[int, bytes], bytes]:
 def opening_of(path: Path) -> Opening:
     fd = os.open(max(path.glob("segments/*.http")), os.O_RDONLY)
     try:
-        return read_opening(fd, "newest")
+        return read_opening(PlainSegment(fd), "newest")
     finally:
         os.close(fd)
 
