@@ -13,6 +13,8 @@ SETTINGS = "buffer.json"
 SEGMENTS = "segments"
 PRODUCERS = "producers"
 QUARANTINE = "quarantine"
+KEYS = "keys.http"
+RESERVE = "reserve"
 PAUSED = "paused"
 CLOSED = "closed"
 LOCK = "lock"
@@ -28,6 +30,7 @@ NEW_TAGS = ".new-tags"
 
 _BUFFER_NAME = re.compile(r"_?[a-z0-9][a-z0-9._-]{0,127}")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.http")
+_REBUILDABLE_FILE = re.compile(r"([0-9]{20})\.(?:idx|tags)")
 
 
 def is_buffer_name(name: str) -> bool:
@@ -52,4 +55,10 @@ def segment_stem(first: int) -> str:
 def parse_segment_file(file_name: str) -> int | None:
     """The first number that a segment's file name tells, or None for any other file."""
     found = _SEGMENT_FILE.fullmatch(file_name)
+    return int(found[1]) if found else None
+
+
+def parse_rebuildable_file(file_name: str) -> int | None:
+    """The first number that the name of an index or a tags file tells, or None for any other file."""
+    found = _REBUILDABLE_FILE.fullmatch(file_name)
     return int(found[1]) if found else None

@@ -41,6 +41,7 @@ class SegmentAudit:
     """What was found of one segment. Plain values: it comes from another process."""
 
     first: int
+    is_there: bool = True  # False where it was retired meanwhile
     bytes_checked: int = 0
     messages: int = 0  # without those that say what was erased or retired
     prev: str = ""  # the id that the opening PUT follows
@@ -75,7 +76,11 @@ def audit_segment(path: str, first: int, length: int, newest: bool, asked: Colle
     """Checks the first `length` bytes of segment `first` of the buffer at `path`."""
     directory = BufferDirectory(path)
     audit = SegmentAudit(first)
-    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        audit.is_there = False
+        return audit
     try:
         _audit(directory, fd, audit, length, newest, asked)
     finally:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from hbuf.errors import Damaged, NotAllowed, UsageError
-from hbuf.format.check import ChainState, Keys, is_put_signed, keys_reason
+from hbuf.format.check import ChainState, Keys, is_put_signed, keys_of, keys_reason
+from hbuf.format.key_line import split_key_line
 from hbuf.format.note import head_text, is_signed
 from hbuf.format.record import Sign
 from hbuf.store.directory import BufferDirectory
@@ -94,11 +95,13 @@ def unsigned_end(directory: BufferDirectory, tail: Tail) -> str | None:
 def _unsigned_opening(directory: BufferDirectory, first: int, opening: Opening) -> str | None:
     """The first PUT of all is signed by its own key, any other by a key of the segment before."""
     earlier = [each for each in directory.segment_firsts() if each < first]
-    if not earlier:
+    if not earlier and first == 1:
         own = opening.first_keys.sign
         is_own = own is not None and is_put_signed(opening.first_put, own)
         return None if is_own else "byte 0: the first PUT is not signed by its own key"
-    before = _keys_of_segment(directory, earlier[-1])
+    before = _keys_of_segment(directory, earlier[-1]) if earlier else _keys_of_retired(directory, first)
+    if before is None:
+        return f"byte 0: nobody announced its key: {directory.keys.name} is missing or damaged"
     reason = keys_reason(opening.first_put, before, ChainState())
     return f"byte 0: {reason}" if reason else None
 
@@ -109,3 +112,13 @@ def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys:
         return read_opening(fd, directory.segment_shown(first)).keys
     finally:
         os.close(fd)
+
+
+def _keys_of_retired(directory: BufferDirectory, first: int) -> Keys | None:
+    """Those of the last PUT of a retired segment before `first`."""
+    try:
+        puts, _ = split_key_line(directory.keys.read_bytes())
+    except FileNotFoundError:
+        return None
+    earlier = [put for seq, put in puts if seq < first]
+    return keys_of(earlier[-1]) if earlier else None
