@@ -24,7 +24,7 @@ def join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report,
     report.retired = _newest_retirement(audits)
     _join_numbers(directory, audits, report, start, report.retired)
     _join_erasures(directory, audits, report)
-    _join_signatures(directory, audits, report, join_retired_keys(directory, audits[0], report, start))
+    _join_signatures(directory, audits, report, join_retired_keys(directory, audits, report, start))
     _count_right(audits, report)
 
 

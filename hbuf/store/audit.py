@@ -78,13 +78,12 @@ def audit_segment(path: str, first: int, length: int, newest: bool, asked: Colle
     audit = SegmentAudit(first)
     try:
         fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _audit(directory, fd, audit, length, newest, asked)
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         audit.is_there = False
-        return audit
-    try:
-        _audit(directory, fd, audit, length, newest, asked)
-    finally:
-        os.close(fd)
     return audit
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 
 from hbuf.store import fsops
@@ -16,12 +17,13 @@ _ABOUT = b"hbuf gives this file back when the disk is full, so that hbuf-retire 
 
 def keep_reserve(directory: BufferDirectory) -> None:
     """Makes the reserve, where it is missing or too small and there is room. For who holds the lock."""
-    size = RESERVE_BYTES + _size(directory.keys)  # which is written anew as a whole
+    # keys.http is written anew as a whole.
+    size = RESERVE_BYTES * (1 + math.ceil(_size(directory.keys) / RESERVE_BYTES))
     if _size(directory.reserve) >= size:
         return
     try:
         # Random bytes take real blocks, also where a file system compresses.
-        fsops.replace_durably(directory.reserve, _ABOUT + os.urandom(size + RESERVE_BYTES // 2 - len(_ABOUT)))
+        fsops.replace_durably(directory.reserve, _ABOUT + os.urandom(size - len(_ABOUT)))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
