@@ -19,7 +19,11 @@ from hbuf.format.names import parse_rebuildable_file
 from hbuf.format.settings import Settings
 from hbuf.format.times import encode_duration
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.sealed import has_messages, last_of, newest_retirement, opening_of, times_of
+from hbuf.store.sealed import count_messages, last_of, newest_retirement, opening_of, times_of
+
+
+# The most that the record which says what goes takes: it must not be what makes the next segment go.
+_DELETE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ def plan_retirement(directory: BufferDirectory, settings: Settings, now_us: int,
             plan = replace(plan, held_back=rule)
         elif asked > count:
             count, reason = asked, rule
-    if not any(has_messages(directory, first) for first in firsts[:count]):
+    if not any(count_messages(directory, first) for first in firsts[:count]):
         count = 0  # only what says that others went: that would go on for ever
     if said is not None and said.end >= firsts[count] - 1:
         # A retirement that was interrupted is finished, whatever the rules say now.
@@ -81,13 +85,12 @@ def _asked(directory: BufferDirectory, firsts: list[int], settings: Settings, no
         yield count, f"retention_age {encode_duration(settings.retention_age)}"
     if settings.retention_bytes is not None:
         sizes = [os.stat(directory.segment(first)).st_size for first in firsts]
-        count = next((i for i in range(sealed) if sum(sizes[i:]) <= settings.retention_bytes), sealed)
+        rests = (sum(sizes[i:]) + (_DELETE_BYTES if i else 0) for i in range(sealed))
+        count = next((i for i, rest in enumerate(rests) if rest <= settings.retention_bytes), sealed)
         yield count, f"retention_bytes {settings.retention_bytes}"
     if settings.retention_messages is not None:
-        with times_of(directory, firsts[-1]) as times:
-            end_seq = firsts[-1] + len(times)
-        kept = (end_seq - first for first in firsts[1:])
-        count = next((i for i, left in enumerate(kept) if left < settings.retention_messages), sealed)
+        kept = itertools.accumulate(count_messages(directory, first) for first in reversed(firsts[1:]))
+        count = next((sealed - i for i, left in enumerate(kept) if left >= settings.retention_messages), 0)
         yield count, f"retention_messages {settings.retention_messages}"
 
 

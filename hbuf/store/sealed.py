@@ -85,12 +85,12 @@ def times_of(directory: BufferDirectory, first: int) -> Iterator[Sequence[int]]:
             yield [parse_time(record.time.decode()) for record in _numbered(fd, first)]
 
 
-def has_messages(directory: BufferDirectory, first: int) -> bool:
-    """Whether there is anything in a segment but records that say what was erased or retired."""
+def count_messages(directory: BufferDirectory, first: int) -> int:
+    """How many messages a segment has, without the records that say what was erased or retired."""
     with opened(directory, first) as fd, _right_index(directory, first, fd) as listed:
         if listed is not None:
-            return 0 in _delete_flags(listed)
-        return any(record.method != b"DELETE" for record in _numbered(fd, first))
+            return _delete_flags(listed).count(0)
+        return sum(record.method != b"DELETE" for record in _numbered(fd, first))
 
 
 def newest_retirement(directory: BufferDirectory, firsts: Sequence[int]) -> Retirement | None:
