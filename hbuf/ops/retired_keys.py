@@ -45,7 +45,7 @@ def join_retired_keys(
     if first.first == 1:
         return None
     report.first_key = line.first_keys.sign if line.first_keys and line.first_seq == 1 else None
-    return None if faults else line.keys
+    return None if damage else line.keys
 
 
 def _differing(

@@ -189,7 +189,8 @@ class Reader:
         try:
             self._view(first)
         except FileNotFoundError:
-            if not self._pass_over_retired() or first in self._firsts:
+            self._pass_over_retired()
+            if first in self._firsts:
                 raise
             return True
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 
 from hbuf.store import fsops
@@ -17,13 +16,12 @@ _ABOUT = b"hbuf gives this file back when the disk is full, so that hbuf-retire 
 
 def keep_reserve(directory: BufferDirectory) -> None:
     """Makes the reserve, where it is missing or too small and there is room. For who holds the lock."""
-    # keys.http is written anew as a whole.
-    size = RESERVE_BYTES * (1 + math.ceil(_size(directory.keys) / RESERVE_BYTES))
-    if _size(directory.reserve) >= size:
+    keys = _size(directory.keys)  # which is written anew as a whole
+    if _size(directory.reserve) >= RESERVE_BYTES // 2 + keys:
         return
     try:
         # Random bytes take real blocks, also where a file system compresses.
-        fsops.replace_durably(directory.reserve, _ABOUT + os.urandom(size - len(_ABOUT)))
+        fsops.replace_durably(directory.reserve, _ABOUT + os.urandom(RESERVE_BYTES + keys - len(_ABOUT)))
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

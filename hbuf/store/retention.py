@@ -21,7 +21,6 @@ from hbuf.format.times import encode_duration
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.sealed import count_messages, last_of, newest_retirement, opening_of, times_of
 
-
 # The most that the record which says what goes takes: it must not be what makes the next segment go.
 _DELETE_BYTES = 4096
 

@@ -27,7 +27,7 @@ class Retiring:
         self.clock = SetClock()
         self.notices: list[str] = []
         if key is not None and not key.exists():
-            create_key(key, new_key_file("sign", b"k" * 32))
+            create_key(key, new_key_file("sign", key.stem.encode().ljust(32, b"k")))
         create(str(path), {"segment_messages": "2"} | settings, signer=self.signer())
 
     def signer(self) -> Signer | None:
