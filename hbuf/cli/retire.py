@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.key_options import SignKey, signer_of
 from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
-from hbuf.cli.signing import SignKey, signer_of
 from hbuf.cli.streams import complain, counted, printable
 from hbuf.errors import Damaged, HbufError, UsageError
 from hbuf.format.times import encode_time

@@ -111,7 +111,7 @@ def _start(reader: Reader, place: str | None, lines: int, since: str | None, unt
     elif since is not None:
         start = reader.first_seq
     else:
-        start = max(_end(reader, until_us) - lines, reader.first_seq)
+        start = reader.back(lines, _end(reader, until_us))
     if since is not None:
         start = max(start, reader.first_at(parse_moment(since, now_us)))
     return start

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
+from hbuf.format import index
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.places import Place
@@ -118,16 +119,38 @@ class Reader:
         if place.kind == "first":
             return self.first_seq
         if place.kind == "last":
-            return max(self.end_seq - 1, self.first_seq)
+            return self.back(1, self.end_seq)
         if place.kind == "end":
             return self.end_seq
         if place.kind == "number":
             return place.number
         if place.kind == "back":
-            return max(self.end_seq - place.number, self.first_seq)
+            return self.back(place.number, self.end_seq)
         if place.kind == "time":
             return self.first_at(place.time_us)
         raise NotFound(f"{self.directory.shown}: there is no consumer '{place.name}'")
+
+    def back(self, count: int, end: int) -> int:
+        """The number from which on there are `count` messages before `end`, or the first one that is there.
+
+        What says that others were erased or retired is no message.
+        """
+        with fsops.os_errors(self.directory.shown):
+            return self._again_if_retired(lambda: self._back(count, end))
+
+    def _back(self, count: int, end: int) -> int:
+        for first in reversed(self._firsts):
+            view = self._view(first)
+            place = view.place_of(end)
+            deletes = index.delete_flags(view.entries[: place * index.ENTRY_BYTES])
+            if deletes.count(0) < count:
+                count -= deletes.count(0)
+                continue
+            at = place - count
+            while (missing := count - deletes.count(0, at)) > 0:
+                at -= missing
+            return view.number(at) if at < view.count else min(end, view.end_seq)
+        return self.first_seq
 
     def first_at(self, time_us: int) -> int:
         """The first number whose time is not earlier."""

@@ -19,9 +19,6 @@ from hbuf.store.index_file import IndexFile, opened_index, pread_all
 from hbuf.store.segment import record_at, windows
 from hbuf.store.tail import Opening, read_opening
 
-_FLAGS_AT = 26  # the byte of an entry that has the flag of a DELETE
-_DELETE = bytes(flags & index.FLAG_DELETE for flags in range(256))  # of each value of that byte
-
 
 class Last(NamedTuple):
     """The last message of a segment that can be read."""
@@ -89,7 +86,7 @@ def count_messages(directory: BufferDirectory, first: int) -> int:
     """How many messages a segment has, without the records that say what was erased or retired."""
     with opened(directory, first) as fd, _right_index(directory, first, fd) as listed:
         if listed is not None:
-            return _delete_flags(listed).count(0)
+            return index.delete_flags(listed.entries()).count(0)
         return sum(record.method != b"DELETE" for record in _numbered(fd, first))
 
 
@@ -109,18 +106,13 @@ def newest_retirement(directory: BufferDirectory, firsts: Sequence[int]) -> Reti
 
 
 def _deletes_backwards(fd: int, first: int, listed: IndexFile) -> Iterator[Record]:
-    flags = _delete_flags(listed)
+    flags = index.delete_flags(listed.entries())
     at = flags.rfind(1)
     while at >= 0:
         record = record_at(fd, listed.entry(at), first + at)
         if record is not None and record.method == b"DELETE":
             yield record
         at = flags.rfind(1, 0, at)
-
-
-def _delete_flags(listed: IndexFile) -> bytes:
-    """A byte for each entry: 1 for a DELETE, 0 for a message."""
-    return listed.entries()[_FLAGS_AT :: index.ENTRY_BYTES].translate(_DELETE)
 
 
 @contextlib.contextmanager

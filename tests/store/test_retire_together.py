@@ -18,6 +18,7 @@ from hbuf.ops.create import create
 from hbuf.ops.ls import list_buffer
 from hbuf.ops.pause import pause, resume
 from hbuf.ops.retire import retire
+from hbuf.ops.set import set_settings
 from hbuf.ops.tail import Follower, messages
 from hbuf.ops.verify import verify
 from hbuf.store.directory import BufferDirectory
@@ -111,6 +112,20 @@ def test_follower_that_is_overtaken_goes_on_from_the_first_still_there(buffer: R
         seqs = [message.seq for message in messages(reader, 3, end)]
         assert seqs == buffer.seqs
         assert reader.retired_seq == seqs[0] - 1
+
+
+@pytest.mark.parametrize(
+    ("place", "seqs"), [("last", [13]), ("-1", [13]), ("-3", [11, 12, 13]), ("-5", [8, 9, 11, 12, 13])]
+)
+def test_place_counted_from_the_end_counts_messages_only(buffer: Retiring, place: str, seqs: list[int]) -> None:
+    buffer.retire()  # 10 says so
+    buffer.append(3)
+    set_settings(str(buffer.path), {"retention_messages": "2"}, timeout_seconds=20)
+    with buffer.writer() as writer, writer.locked():
+        prev = buffer.segment(7).read_bytes().split(b"x-hbuf-prev: ")[1][:64]
+        writer.append_deletes([encode_delete(Retirement(6, prev), b"me", b"again")])
+    assert [message.seq for message in hbuf.open(buffer.path).read(place)] == seqs
+    assert [message.seq for message in hbuf.open(buffer.path).read("-99")] == [7, 8, 9, 11, 12, 13]
 
 
 def test_list_shows_the_first_that_is_there(buffer: Retiring) -> None:

@@ -169,7 +169,7 @@ def test_forged_retirement_in_a_signed_buffer_is_named(tmp_path: Path) -> None:
     shutil.copytree(buffer.path, unsigned)
     with pytest.MonkeyPatch.context() as patch:
         # What such a one has is a program that does not ask for the key.
-        patch.setattr("hbuf.store.signed_writing.Signing.check_end", lambda self, tail: None)
+        patch.setattr("hbuf.store.signed_writing.Signing.admit", lambda self, opening: None)
         with Writer(BufferDirectory(unsigned)) as writer, writer.locked():
             writer.append_deletes([encode_delete(Retirement(4, prev), b"me", b"retention_messages 3")])
     for first in (1, 3):
