@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hbuf.format.deletes import check_reason
-from hbuf.format.settings import Settings, has_rule
+from hbuf.format.settings import has_rule
 from hbuf.store.clock import Clock, SystemClock
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -13,7 +13,7 @@ from hbuf.store.reserve import keep_first_reserve
 from hbuf.store.retention import Plan, plan_retirement
 from hbuf.store.retire import retire_segments
 from hbuf.store.signing import Signer
-from hbuf.store.tail import Tail, newest_opening
+from hbuf.store.tail import Opening, newest_opening
 from hbuf.store.writer import Writer
 
 
@@ -39,22 +39,17 @@ def retire(
         check_reason(reason)
     clock = clock or SystemClock()
 
-    def plan_by(settings: Settings) -> Plan:
-        return plan_retirement(directory, settings, clock.now_us(), idle=idle)
+    def plan_by(opening: Opening) -> Plan:
+        return plan_retirement(directory, opening.settings, clock.now_us(), idle=idle)
 
     with os_errors(directory.shown):
-        settings = newest_opening(directory).settings
-        plan = _looked_at(directory, lambda: plan_by(settings))
+        opening, plan = _looked_at(directory, plan_by)
         if plan.has_work and not dry_run:
-
-            def plan_again(tail: Tail) -> Plan:
-                return plan_by(tail.opening.settings)
-
             with Writer(
                 directory, timeout_seconds=timeout_seconds, clock=clock, notice=notice, signer=signer
             ) as writer:
-                plan = retire_segments(writer, plan_again, lambda plan: _reason(plan, reason))
-        elif has_rule(settings) and not dry_run:
+                plan = retire_segments(writer, plan_by, lambda plan: _reason(plan, reason))
+        elif has_rule(opening.settings) and not dry_run:
             keep_first_reserve(directory, timeout_seconds)
     if plan.held_back:
         notice(
@@ -64,12 +59,13 @@ def retire(
     return plan
 
 
-def _looked_at(directory: BufferDirectory, plan: Callable[[], Plan]) -> Plan:
+def _looked_at(directory: BufferDirectory, plan_by: Callable[[Opening], Plan]) -> tuple[Opening, Plan]:
     """Without the lock another one may take a segment away meanwhile: then it is looked at again."""
     while True:
         before = directory.segment_firsts()
         try:
-            return plan()
+            opening = newest_opening(directory)
+            return opening, plan_by(opening)
         except FileNotFoundError:
             if directory.segment_firsts() == before:
                 raise

@@ -57,7 +57,8 @@ def plan_retirement(directory: BufferDirectory, settings: Settings, now_us: int,
     _check_start(directory, firsts, said)
     count, reason = 0, ""
     for asked, rule in _asked(directory, firsts, settings, now_us):
-        if rule.startswith("retention_age") and asked and not idle and _was_silent(directory, firsts, asked, now_us):
+        by_age = rule.startswith("retention_age")
+        if by_age and asked and not idle and _was_silent(directory, firsts, asked, settings, now_us):
             plan = replace(plan, held_back=rule)
         elif asked > count:
             count, reason = asked, rule
@@ -99,9 +100,8 @@ def _last_time_us(directory: BufferDirectory, firsts: list[int], i: int) -> int:
     return last.time_us if last else opening_of(directory, firsts[i + 1]).time_us
 
 
-def _was_silent(directory: BufferDirectory, firsts: list[int], count: int, now_us: int) -> bool:
+def _was_silent(directory: BufferDirectory, firsts: list[int], count: int, settings: Settings, now_us: int) -> bool:
     """Whether behind the `count` oldest segments, up to now, no message came for longer than those may be kept."""
-    settings = opening_of(directory, firsts[-1]).settings
     most_us = int((settings.retention_age or 0) * 1_000_000)
     at = _last_time_us(directory, firsts, count - 1)
     for first in firsts[count:]:

@@ -23,13 +23,13 @@ from hbuf.store.reserve import give_back, keep_reserve
 from hbuf.store.retention import Plan
 from hbuf.store.seal import keep_producers
 from hbuf.store.sealed import puts_of
-from hbuf.store.tail import Tail
+from hbuf.store.tail import Opening
 from hbuf.store.writer import Writer
 
 # On a full disk this many go at a time: keys.http with their PUTs fits into the reserve, and each step makes room.
 _FEW_SEGMENTS = 8
 
-MakePlan = Callable[[Tail], Plan]
+MakePlan = Callable[[Opening], Plan]
 
 
 def retire_segments(writer: Writer, make_plan: MakePlan, reason: Callable[[Plan], bytes]) -> Plan:
@@ -53,7 +53,7 @@ def _retire(writer: Writer, make_plan: MakePlan, reason: Callable[[Plan], bytes]
         if full:
             give_back(directory)  # under the lock: those who wait to append here cannot take the room
         settings = tail.opening.settings
-        plan = make_plan(tail)
+        plan = make_plan(tail.opening)
         if plan.segments:
             check_keys(directory, signed=tail.opening.keys.sign is not None, first=plan.first)
             if plan.reason:

@@ -188,6 +188,23 @@ def _opening(segment: Path) -> bytes:
         return segment.read_bytes()[: listed.entry(0).offset]
 
 
+def test_writer_finds_the_key_before_an_empty_newest_segment_among_the_retired_ones(tmp_path: Path) -> None:
+    """As somebody may leave it who removes segments by hand: hbuf-retire writes into the newest segment first."""
+    buffer = Retiring(tmp_path / "ledger", key=tmp_path / "k.key")
+    buffer.append(2)
+    with buffer.writer() as writer:
+        writer.roll()
+    put = _opening(buffer.segment(1))
+    for suffix in (".http", ".idx", ".tags"):
+        buffer.segment(1).with_suffix(suffix).unlink(missing_ok=True)
+    with pytest.raises(Damaged, match=r"keys\.http is missing"):
+        buffer.append(1)
+    (buffer.path / "keys.http").write_bytes(put)
+    buffer.append(1)
+    assert buffer.seqs == [3]
+    assert {fault.kind for fault in report_of(buffer, FIRST_KEY).faults} == {"completeness"}
+
+
 def test_interrupted_retirement_with_other_keys_than_the_segments_have_is_named(signed: Retiring) -> None:
     own = _opening(signed.segment(signed.firsts[0]))
     with (signed.path / "keys.http").open("ab") as keys:
