@@ -21,6 +21,7 @@ VERBS = {
     "ls": "list buffers",
     "pause": "hold a buffer still for a backup",
     "reindex": "make indexes and tags files anew",
+    "retire": "remove the oldest segments, as the settings say",
     "set": "show and change settings",
     "tail": "show messages, and follow",
     "verify": "prove that nothing was changed",

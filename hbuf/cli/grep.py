@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from hbuf.cli.key_options import IdentityKeys, identities_of
-from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage
+from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
 from hbuf.cli.program import Buffers, Version, program, run
 from hbuf.cli.streams import complain
 from hbuf.errors import Damaged, HbufError, UsageError
@@ -106,6 +106,7 @@ class _Search:
                     out.writelines(self._lines(prefix, chunk, places, printer))
                 elif self.only == "names" and found:
                     break
+            say_retired(NAME, reader)
             self.damaged = complain_of_damage(NAME, reader) or self.damaged
         if self.only == "count":
             out.write(prefix + b"%d\n" % found)

@@ -65,6 +65,13 @@ class Closed:
         return self.exit_code
 
 
+def say_retired(program: str, reader: Reader) -> None:
+    """Says, once, that messages which were asked for are retired, and where it goes on."""
+    if reader.retired_seq:
+        last, reader.retired_seq = reader.retired_seq, 0
+        complain(program, f"{reader.directory.shown}: messages up to {last} are retired; the first is {last + 1}")
+
+
 def complain_of_damage(program: str, reader: Reader) -> bool:
     """Says where the buffer is damaged. Returns whether it is."""
     for (first, at), reason in sorted(reader.damage.items()):

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import IdentityKeys, identities_of
-from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage
+from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
 from hbuf.cli.program import Buffer, Version, program, run
 from hbuf.cli.separators import decode_separator
 from hbuf.errors import Damaged, UsageError
@@ -80,6 +80,7 @@ def tail_command(
         opener = Opener(reader, identities, closed.notice) if identities or form == "body" else None
         source = _Source(reader, wanted, opener, until_us)
         _show(source, start, Printer(reader, form, end_of_each), count, follow=follow, poll=poll)
+        say_retired(NAME, reader)
         code = closed.finish()
         return Damaged.exit_code if complain_of_damage(NAME, reader) else code
 
@@ -110,7 +111,7 @@ def _start(reader: Reader, place: str | None, lines: int, since: str | None, unt
     elif since is not None:
         start = reader.first_seq
     else:
-        start = max(_end(reader, until_us) - lines, reader.first_seq)
+        start = reader.back(lines, _end(reader, until_us))
     if since is not None:
         start = max(start, reader.first_at(parse_moment(since, now_us)))
     return start
@@ -131,6 +132,7 @@ def _show(source: _Source, start: int, printer: Printer, most: int | None, *, fo
                 if not left:
                     return
             out.flush()
+            say_retired(NAME, reader)
             if follower is None or end < reader.end_seq:
                 return
             at = max(at, end)

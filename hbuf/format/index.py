@@ -38,6 +38,9 @@ FLAG_SIGNED = 8
 FLAG_UNIT = 16
 FLAG_GAP = 32  # other bytes lie before this record: a PUT, or damage
 
+_FLAGS_AT = 26
+_DELETES = bytes(flags & FLAG_DELETE for flags in range(256))  # of each value of the flags' lower byte
+
 
 class Header(NamedTuple):
     first: int
@@ -90,6 +93,11 @@ def parse_entries(data: bytes | memoryview) -> list[Entry]:
 def iterate_entries(data: bytes | memoryview) -> Iterator[tuple[int, ...]]:
     """The entries as bare tuples, for loops over many."""
     return ENTRY.iter_unpack(data)
+
+
+def delete_flags(data: bytes | bytearray) -> bytes | bytearray:
+    """A byte for each of entries back to back: 1 for a DELETE, 0 for a message."""
+    return data[_FLAGS_AT::ENTRY_BYTES].translate(_DELETES)
 
 
 def joins(entries: Iterable[Entry], start: int) -> bool:

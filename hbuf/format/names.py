@@ -13,6 +13,8 @@ SETTINGS = "buffer.json"
 SEGMENTS = "segments"
 PRODUCERS = "producers"
 QUARANTINE = "quarantine"
+KEYS = "keys.http"
+RESERVE = "reserve"
 PAUSED = "paused"
 CLOSED = "closed"
 LOCK = "lock"
@@ -31,6 +33,7 @@ _NEW_COMPRESSED = ".new-compressed-"
 _BUFFER_NAME = re.compile(r"_?[a-z0-9][a-z0-9._-]{0,127}")
 _NEW_COMPRESSED_FILE = re.compile(re.escape(_NEW_COMPRESSED) + "[0-9]{20}")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.http(?:\.zst)?")
+_REBUILDABLE_FILE = re.compile(r"([0-9]{20})\.(?:idx|tags)")
 
 
 def is_buffer_name(name: str) -> bool:
@@ -65,3 +68,9 @@ def new_compressed(first: int) -> str:
 
 def is_new_compressed(file_name: str) -> bool:
     return _NEW_COMPRESSED_FILE.fullmatch(file_name) is not None
+
+
+def parse_rebuildable_file(file_name: str) -> int | None:
+    """The first number that the name of an index or a tags file tells, or None for any other file."""
+    found = _REBUILDABLE_FILE.fullmatch(file_name)
+    return int(found[1]) if found else None

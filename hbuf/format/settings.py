@@ -95,6 +95,11 @@ def fixed_values(settings: Settings) -> tuple[Any, ...]:
     return tuple(getattr(settings, name) for name in _FIXED)
 
 
+def has_rule(settings: Settings) -> bool:
+    """Whether anything is ever to be retired."""
+    return (settings.retention_age, settings.retention_bytes, settings.retention_messages) != (None, None, None)
+
+
 def change_settings(settings: Settings, changes: Mapping[str, str]) -> Settings:
     """`settings` with values given as text, like `segment_bytes=64MiB`. Refuses what is fixed or unknown."""
     for name in changes:

@@ -44,6 +44,15 @@ def parse_duration_seconds(text: str) -> float:
     return float(found[1]) * _UNIT_SECONDS[found[2] or "s"]
 
 
+def encode_duration(seconds: float) -> str:
+    """A length of time as people write it: `30d`, `36h`, `90s`."""
+    for unit in ("d", "h", "m", "s"):
+        count = seconds / _UNIT_SECONDS[unit]
+        if count == int(count):
+            return f"{int(count)}{unit}"
+    return f"{seconds:.12g}s"
+
+
 def parse_moment(text: str, now_us: int) -> int:
     """A time that a person gave: RFC 3339, a date alone (midnight UTC), or a duration ago (`10m`)."""
     duration = _DURATION.fullmatch(text)

@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from hbuf.errors import UsageError
-from hbuf.format.settings import Settings, set_recipients, set_values
+from hbuf.format.settings import Settings, has_rule, set_recipients, set_values
 from hbuf.format.times import encode_time
 from hbuf.store.clock import SystemClock
 from hbuf.store.create import create_buffer
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.fsops import os_errors
 from hbuf.store.signing import Signer
 
 
@@ -36,4 +37,10 @@ def create(
     clock = SystemClock()
     defaults = Settings(str(uuid.uuid4()), directory.name, encode_time(clock.now_us()))
     settings = set_recipients(set_values(defaults, values or {}), recipients)
-    return create_buffer(directory, settings, clock, may_exist=may_exist, signer=signer, recovery_key=recovery_key)
+    made = create_buffer(directory, settings, clock, may_exist=may_exist, signer=signer, recovery_key=recovery_key)
+    if made and has_rule(settings):
+        from hbuf.store.reserve import keep_first_reserve
+
+        with os_errors(directory.shown):
+            keep_first_reserve(directory, timeout_seconds=30)
+    return made

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from hbuf.format.chain import ZERO_ID
-from hbuf.format.check import ChainState, Delete, Fault, is_put_signed, keys_reason
+from hbuf.format.check import ChainState, Delete, Fault, Keys, is_put_signed, keys_reason
 from hbuf.format.deletes import Erasure, Retirement
 from hbuf.ops.report import Report
+from hbuf.ops.retired_keys import join_retired_keys
 from hbuf.store.audit import SegmentAudit
 from hbuf.store.directory import BufferDirectory
 
@@ -20,10 +21,10 @@ def join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report,
     report.first_seq = audits[0].first
     report.last_seq, report.last_time = last.next_seq - 1, last.last_time
     report.last_id = next((audit.last_message_id for audit in reversed(audits) if audit.last_message_id), "")
-    retired = _newest_retirement(audits)
-    _join_numbers(directory, audits, report, start, retired)
+    report.retired = _newest_retirement(audits)
+    _join_numbers(directory, audits, report, start, report.retired)
     _join_erasures(directory, audits, report)
-    _join_signatures(directory, audits, report)
+    _join_signatures(directory, audits, report, join_retired_keys(directory, audits, report, start))
     _count_right(audits, report)
 
 
@@ -127,17 +128,19 @@ def _join_erasures(directory: BufferDirectory, audits: list[SegmentAudit], repor
             report.add(file, Fault("chain", delete.at, seq, reason, "unerased"))
 
 
-def _join_signatures(directory: BufferDirectory, audits: list[SegmentAudit], report: Report) -> None:
-    """Follows the line of keys from the first PUT on: each is signed by a key that the one before announced."""
-    before: SegmentAudit | None = None
+def _join_signatures(directory: BufferDirectory, audits: list[SegmentAudit], report: Report, keys: Keys | None) -> None:
+    """Follows the line of keys from the first PUT on: each is signed by a key that the one before announced.
+
+    `keys` are those that the first segment follows, where there were others before it.
+    """
     state = ChainState()
     for audit in audits:
         if audit.put is None or audit.first_keys is None:
-            before = None  # its opening is damaged, which is a fault of its own
+            keys = None  # its opening is damaged, which is a fault of its own
             continue
         reason = None
-        if before is not None and before.keys is not None:
-            reason = keys_reason(audit.put, before.keys, state)
+        if keys is not None:
+            reason = keys_reason(audit.put, keys, state)
         elif audit.first == 1 and audit.first_keys.sign is not None:
             state.signatures += 1
             if not is_put_signed(audit.put, audit.first_keys.sign):
@@ -146,7 +149,7 @@ def _join_signatures(directory: BufferDirectory, audits: list[SegmentAudit], rep
             report.not_checked["segments whose key nobody announced"] = 1
         if reason:
             report.add(directory.segment_file(audit.first).name, Fault("signatures", 0, None, reason))
-        before = audit
+        keys = audit.keys
     report.signatures += state.signatures
     report.recoveries += state.recoveries
 

@@ -58,7 +58,13 @@ def find_buffers(path: str, notice: Callable[[HbufError], None]) -> Iterator[Buf
 
 def list_buffer(directory: BufferDirectory) -> Listing:
     with os_errors(directory.shown):
-        return _list_buffer(directory)
+        while True:
+            before = directory.segment_firsts()
+            try:
+                return _list_buffer(directory)
+            except FileNotFoundError:
+                if directory.segment_firsts() == before:
+                    raise  # otherwise a segment was retired meanwhile
 
 
 def _bytes_on_disk(directory: BufferDirectory, first: int) -> int:

@@ -38,9 +38,7 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
                 whole = _reindex_segment(directory, first, notice) and whole
                 if first != firsts[-1]:
                     fsops.replace_durably(directory.tags(first), build_tags(directory, first), names.NEW_TAGS)
-            if directory.producers.exists():
-                fsops.unlink(directory.producers)
-            save_producers(directory.producers, producers_until(directory, 2**62))
+            save_producers(directory.producers, producers_until(directory, 2**62, anew=True))
     finally:
         gate.close()
     if not directory.closed.exists() and newest_opening(directory).keys.sign is None:

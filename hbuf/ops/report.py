@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hbuf.format.check import Fault
+from hbuf.format.deletes import Retirement
 
 KINDS = ("bytes", "chain", "signatures", "completeness", "settings", "index")
 # What is counted under each kind: segments, messages, signatures, numbers, buffer.json, indexes and tags files.
@@ -47,6 +48,8 @@ class Report:
     not_checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     signed: bool = False
+    first_key: bytes | None = None  # with which the line of keys begins
+    retired: Retirement | None = None  # what the newest DELETE that retires says
     signatures: int = 0  # that were found right
     recoveries: int = 0  # PUTs that the recovery key signed: each starts a new line of keys
     encrypted: int = 0  # messages whose bodies are encrypted

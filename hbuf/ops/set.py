@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hbuf.format.settings import Settings, change_recipients, change_settings
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
+from hbuf.store.reserve import keep_first_reserve
 from hbuf.store.signing import RecoveryKey, Signer
 from hbuf.store.tail import newest_opening
 from hbuf.store.writer import Writer
@@ -40,3 +41,6 @@ def set_settings(
     directory = BufferDirectory(path)
     with Writer(directory, timeout_seconds=timeout_seconds, notice=notice, signer=signer, recovery=recovery) as writer:
         writer.roll(change)
+    if any(name.startswith("retention_") for name in changes):
+        with os_errors(directory.shown):
+            keep_first_reserve(directory, timeout_seconds)

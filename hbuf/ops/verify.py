@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hbuf.errors import BadInput, HbufError, Locked, UsageError
+from hbuf.errors import BadInput, HbufError, Locked, NotFound, UsageError
 from hbuf.format.check import Fault
+from hbuf.format.deletes import Retirement
 from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
 from hbuf.ops.joining import join
@@ -72,24 +73,44 @@ def verify(
     """
     directory = BufferDirectory(path)
     directory.require()
-    report = Report(path)
-    with os_errors(directory.shown):
-        firsts = directory.segment_firsts()
-        lengths = {first: _length(directory, first) for first in firsts}
-        newest = firsts[-1]
-        lengths[newest] = _length_to_check(directory, newest, report)
-        asked = frozenset(expected.seq for expected in (start, head) if expected)
-        tasks = [Task(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts]
-        total = sum(lengths.values())
-        done: dict[int, SegmentAudit] = {}
-        for audit in audits(tasks, jobs):
-            done[audit.first] = audit
-            report.bytes_checked += audit.bytes_checked
-            progress(report.bytes_checked, total)
-        found = [done[first] for first in firsts]
-        join(directory, found, report, start.seq if start else None)
-        _check_signer(found[0], report, directory, signer)
-        _check_settings(directory, firsts, report)
+    while True:
+        before = directory.segment_firsts()
+        try:
+            with os_errors(directory.shown):
+                return _verify(directory, start, head, signer, jobs, progress)
+        except NotFound:
+            if directory.segment_firsts() == before:
+                raise  # otherwise a segment was retired meanwhile, and what says so is to be read
+
+
+def _verify(
+    directory: BufferDirectory,
+    start: Expected | None,
+    head: Expected | None,
+    signer: bytes | None,
+    jobs: int | None,
+    progress: Callable[[int, int], None],
+) -> Report:
+    report = Report(directory.shown)
+    firsts = directory.segment_firsts()
+    lengths = {first: _length(directory, first) for first in firsts}
+    newest = firsts[-1]
+    lengths[newest] = _length_to_check(directory, newest, report)
+    asked = frozenset(expected.seq for expected in (start, head) if expected)
+    tasks = [Task(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts]
+    total = sum(lengths.values())
+    done: dict[int, SegmentAudit] = {}
+    for audit in audits(tasks, jobs):
+        done[audit.first] = audit
+        report.bytes_checked += audit.bytes_checked
+        progress(report.bytes_checked, total)
+    found = [done[first] for first in firsts]
+    gone = next((audit.first for audit in found if not audit.is_there), None)
+    if gone is not None:
+        raise NotFound(f"{directory.segment_shown(gone)}: is not there any more")
+    join(directory, found, report, start.seq if start else None)
+    _check_signer(found[0], report, directory, signer)
+    _check_settings(directory, firsts, report)
     for what, expected in (("--from", start), ("--head", head)):
         if expected:
             _check_expected(report, list(done.values()), what, expected)
@@ -138,6 +159,9 @@ def _check_settings(directory: BufferDirectory, firsts: list[int], report: Repor
 
 def _check_expected(report: Report, found_in: list[SegmentAudit], what: str, expected: Expected) -> None:
     audit = next((audit for audit in found_in if expected.seq in audit.ids), None)
+    if audit is None and report.retired is not None and expected.seq < report.first_seq:
+        _check_retired_head(report, what, expected, report.retired)
+        return
     if audit is None:
         reason = f"{what}: message {expected.seq} is not there"
     elif audit.ids[expected.seq] != expected.id:
@@ -150,6 +174,15 @@ def _check_expected(report: Report, found_in: list[SegmentAudit], what: str, exp
     report.add(report.path, Fault("completeness", 0, expected.seq, reason, "incomplete"))
 
 
+def _check_retired_head(report: Report, what: str, expected: Expected, retired: Retirement) -> None:
+    """Of what was retired only the last id is known."""
+    if expected.seq != retired.end:
+        report.not_checked["head of a message that is retired"] = 1
+    elif expected.id != retired.id.decode():
+        reason = f"{what}: message {expected.seq}, which is retired, had another id"
+        report.add(report.path, Fault("completeness", 0, expected.seq, reason, "incomplete"))
+
+
 def _is_note_of(note: Head, audit: SegmentAudit) -> bool:
     key = audit.keys.sign if audit.keys else None
     if key is None or note.uuid != audit.uuid or note.key_hash != key_hash(f"hbuf/{note.uuid}", key):
@@ -158,12 +191,12 @@ def _is_note_of(note: Head, audit: SegmentAudit) -> bool:
 
 
 def _check_signer(first: SegmentAudit, report: Report, directory: BufferDirectory, signer: bytes | None) -> None:
-    own = first.first_keys.sign if first.first_keys else None
-    report.signed = own is not None
+    own = report.first_key
+    report.signed = first.first_keys is not None and first.first_keys.sign is not None
     if signer is None:
         if report.signed:
             report.notes.append("who signed was not checked; --signer tells whose key it must be")
         return
-    if own != signer:
-        reason = "it is signed by another key" if own else "it is not signed"
+    if own != signer and not (report.signed and own is None):  # else its first key is not known, which is a fault
+        reason = "it is signed by another key" if report.signed else "it is not signed"
         report.add(directory.segment_file(first.first).name, Fault("signatures", 0, None, reason))

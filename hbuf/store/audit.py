@@ -41,6 +41,7 @@ class SegmentAudit:
     """What was found of one segment. Plain values: it comes from another process."""
 
     first: int
+    is_there: bool = True  # False where it was retired meanwhile
     bytes_checked: int = 0
     messages: int = 0  # without those that say what was erased or retired
     prev: str = ""  # the id that the opening PUT follows
@@ -75,8 +76,11 @@ def audit_segment(path: str, first: int, length: int, newest: bool, asked: Colle
     """Checks the first `length` bytes of segment `first` of the buffer at `path`."""
     directory = BufferDirectory(path)
     audit = SegmentAudit(first)
-    with opened_segment(directory, first) as segment:
-        _audit(directory, segment, audit, length, newest, asked)
+    try:
+        with opened_segment(directory, first) as segment:
+            _audit(directory, segment, audit, length, newest, asked)
+    except FileNotFoundError:
+        audit.is_there = False
     return audit
 
 
@@ -147,7 +151,7 @@ def _audit_compressed(segment: CompressedSegment, audit: SegmentAudit, newest: b
         audit.add(Fault("bytes", 0, None, hole.reason))
     if newest:
         reason = "the newest segment is never compressed: one is missing behind it"
-        audit.add(Fault("completeness", segment.length, None, reason))
+        audit.add(Fault("completeness", segment.length, None, reason, "incomplete"))
 
 
 def _put_faults(window: Window, state: ChainState, prev: bytes, fixed: tuple[Any, ...]) -> list[Fault]:

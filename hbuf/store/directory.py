@@ -26,6 +26,8 @@ class BufferDirectory:
         self.quarantine = self.path / names.QUARANTINE
         self.settings = self.path / names.SETTINGS
         self.producers = self.path / names.PRODUCERS
+        self.keys = self.path / names.KEYS
+        self.reserve = self.path / names.RESERVE
         self.paused = self.path / names.PAUSED
         self.closed = self.path / names.CLOSED
         self.lock = self.path / names.LOCK

@@ -44,6 +44,9 @@ class Ledger:
             self.save(self._known)
 
     def save(self, producers: Producers) -> None:
+        firsts = self._directory.segment_firsts()
+        if producers.as_of < firsts[0] - 1:
+            return  # meanwhile messages behind it were retired, and what they said is saved
         if producers.as_of > self._saved:
             save_producers(self._directory.producers, producers)
             self._saved = producers.as_of

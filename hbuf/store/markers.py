@@ -66,7 +66,7 @@ def read_marker(path: Path) -> Marker | None:
 def write_marker(path: Path, why: str, now_us: int, command: str | None = None) -> int:
     """Sets a marker, durably. Returns its open file, locked when there is a command: close it to let go."""
     values: dict[str, Any] = {
-        "who": _user(),
+        "who": user_name(),
         "when": encode_time(now_us),
         "why": why,
         "host": os.uname().nodename,
@@ -116,7 +116,8 @@ def _is_held(fd: int) -> bool:
     return False
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who runs this program, for people."""
     import getpass
 
     try:

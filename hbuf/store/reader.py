@@ -12,8 +12,10 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
+from hbuf.format import index
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.places import Place
@@ -31,6 +33,7 @@ from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
 _WAIT_SECONDS = 10
+_Found = TypeVar("_Found")
 
 
 class Reader:
@@ -43,6 +46,7 @@ class Reader:
         self._views: dict[int, View] = {}
         self._lock = Lock(directory)
         self._firsts: list[int] = []
+        self.retired_seq = 0  # the last number that was asked for and is retired
         self.refresh()
 
     def __enter__(self) -> Reader:
@@ -61,13 +65,42 @@ class Reader:
         """Lists the segments anew, and looks at the newest for new records."""
         with fsops.os_errors(self.directory.shown):
             before = self._firsts[-1] if self._firsts else None
-            self._firsts = self.directory.segment_firsts()
-            if not self._firsts:
-                self.directory.require()
+            self._firsts = self._listed()
+            self._let_go()
             newest = self._firsts[-1]
             if before is not None and before != newest and before in self._views:
                 self._load(before)  # it was the newest: it may have got more before it was sealed
-            self._load(newest)
+            self._again_if_retired(lambda: self._load(self._firsts[-1]))
+
+    def _listed(self) -> list[int]:
+        firsts = self.directory.segment_firsts()
+        if not firsts:
+            self.directory.require()
+        return firsts
+
+    def _let_go(self) -> None:
+        """Closes retired segments: as long as one is open it takes room on the disk."""
+        for first in [first for first in self._views if first < self._firsts[0]]:
+            self._views.pop(first).close()
+
+    def _again_if_retired(self, look: Callable[[], _Found]) -> _Found:
+        """What `look` finds. Where a segment was retired before it could be opened, the segments are listed again."""
+        while True:
+            try:
+                return look()
+            except FileNotFoundError:
+                if not self._pass_over_retired():
+                    raise
+
+    def _pass_over_retired(self) -> bool:
+        """Drops the segments that are not there any more. Those that came are for `refresh`. False where all are."""
+        listed = self._listed()
+        left = [first for first in self._firsts if first >= listed[0]]
+        if left == self._firsts:
+            return False
+        self._firsts = left or listed
+        self._let_go()
+        return True
 
     @property
     def first_seq(self) -> int:
@@ -87,29 +120,54 @@ class Reader:
         if place.kind == "first":
             return self.first_seq
         if place.kind == "last":
-            return max(self.end_seq - 1, self.first_seq)
+            return self.back(1, self.end_seq)
         if place.kind == "end":
             return self.end_seq
         if place.kind == "number":
             return place.number
         if place.kind == "back":
-            return max(self.end_seq - place.number, self.first_seq)
+            return self.back(place.number, self.end_seq)
         if place.kind == "time":
             return self.first_at(place.time_us)
         raise NotFound(f"{self.directory.shown}: there is no consumer '{place.name}'")
 
+    def back(self, count: int, end: int) -> int:
+        """The number from which on there are `count` messages before `end`, or the first one that is there.
+
+        What says that others were erased or retired is no message.
+        """
+        with fsops.os_errors(self.directory.shown):
+            return self._again_if_retired(lambda: self._back(count, end))
+
+    def _back(self, count: int, end: int) -> int:
+        for first in reversed(self._firsts):
+            view = self._view(first)
+            place = view.place_of(end)
+            deletes = index.delete_flags(view.entries[: place * index.ENTRY_BYTES])
+            if deletes.count(0) < count:
+                count -= deletes.count(0)
+                continue
+            at = place - count
+            while (missing := count - deletes.count(0, at)) > 0:
+                at -= missing
+            return view.number(at) if at < view.count else min(end, view.end_seq)
+        return self.first_seq
+
     def first_at(self, time_us: int) -> int:
         """The first number whose time is not earlier."""
         with fsops.os_errors(self.directory.shown):
-            following = bisect.bisect_left(self._firsts, time_us, key=self._first_time)
-            if following == 0:
-                return self.first_seq
-            view = self._view(self._firsts[following - 1])
+            return self._again_if_retired(lambda: self._first_at(time_us))
+
+    def _first_at(self, time_us: int) -> int:
+        following = bisect.bisect_left(self._firsts, time_us, key=self._first_time)
+        if following == 0:
+            return self.first_seq
+        view = self._view(self._firsts[following - 1])
+        at = search_time(view, time_us)
+        if not is_boundary(view, at, time_us):
+            self._scan(view)
             at = search_time(view, time_us)
-            if not is_boundary(view, at, time_us):
-                self._scan(view)
-                at = search_time(view, time_us)
-            return view.number(at) if at < view.count else view.end_seq
+        return view.number(at) if at < view.count else view.end_seq
 
     def _first_time(self, first: int) -> int:
         """The time of a segment's first message, from the record itself where it can be read."""
@@ -135,15 +193,35 @@ class Reader:
         """Records `start` up to but not `end`, in order, in chunks of about a megabyte.
 
         `wanted` may look into a sealed segment's tags file and say which numbers matter: chunks without any are
-        passed over.
+        passed over. What was retired is passed over too, and noted in `retired_seq`.
         """
         with fsops.os_errors(self.directory.shown):
-            for i, first in enumerate(self._firsts):
-                following = self._firsts[i + 1] if i + 1 < len(self._firsts) else None
+            firsts = self._firsts
+            self._note_retired(start, min(end, firsts[0]) - 1)
+            for i, first in enumerate(firsts):
+                following = firsts[i + 1] if i + 1 < len(firsts) else None
                 if first >= end or (following is not None and following <= start):
+                    continue
+                if self._is_retired(first):
+                    self._note_retired(start, min(end, following or end) - 1)
                     continue
                 numbers = self._wanted_numbers(first, wanted) if wanted and following is not None else None
                 yield from self._segment_chunks(first, start, end, numbers)
+
+    def _is_retired(self, first: int) -> bool:
+        """Whether a segment that was listed went before it could be opened."""
+        try:
+            self._view(first)
+        except FileNotFoundError:
+            self._pass_over_retired()
+            if first in self._firsts:
+                raise
+            return True
+        return False
+
+    def _note_retired(self, start: int, last: int) -> None:
+        if last >= start:
+            self.retired_seq = max(self.retired_seq, last)
 
     def _segment_chunks(self, first: int, start: int, end: int, wanted: list[int] | None) -> Iterator[Chunk]:
         view = self._view(first)

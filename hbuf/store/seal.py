@@ -9,13 +9,14 @@ from hbuf.format.scan import Record, key_of, tags_of
 from hbuf.format.tags import encode_tags, key_term, tag_term
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import opened_index
-from hbuf.store.producers import Producers, load_producers
+from hbuf.store.producers import Producers, load_producers, save_producers
 from hbuf.store.segment import WINDOW_BYTES, record_at, windows
 from hbuf.store.segment_file import SegmentFile, opened_segment
 from hbuf.store.tail import read_opening
 
 _TERM_LINES = (b"\r\nx-hbuf-key: ", b"\r\nx-hbuf-tag: ")
 _PRODUCER_LINES = (b"\r\nx-hbuf-producer: ",)
+_NEWEST = 2**62  # no message has a greater number
 
 
 def build_tags(directory: BufferDirectory, first: int) -> bytes:
@@ -47,12 +48,16 @@ def terms_of(data: bytes, record: Record) -> list[bytes]:
     return list(dict.fromkeys(found if key is None else [*found, key_term(key)]))
 
 
-def producers_until(directory: BufferDirectory, end_seq: int) -> Producers:
-    """What the log says of producers up to and including `end_seq`, reading on from what is saved."""
+def producers_until(directory: BufferDirectory, end_seq: int, *, anew: bool = False) -> Producers:
+    """What the log says of producers up to and including `end_seq`, reading on from what is saved.
+
+    With `anew`, or where what is saved does not fit, only that is taken from it which the log cannot tell any more.
+    """
     producers = load_producers(directory.producers)
-    firsts = [first for first in directory.segment_firsts() if first <= end_seq]
-    if producers.as_of > end_seq or not _is_in_log(directory, producers, firsts):
-        producers = Producers()
+    listed = directory.segment_firsts()
+    firsts = [first for first in listed if first <= end_seq]
+    if anew or producers.as_of > end_seq or not _is_in_log(directory, producers, firsts):
+        producers = _of_retired(producers, listed[0] if listed else 1)
     for i, first in enumerate(firsts):
         if i + 1 < len(firsts) and firsts[i + 1] <= producers.as_of + 1:
             continue
@@ -106,3 +111,17 @@ def _is_in_log(directory: BufferDirectory, producers: Producers, firsts: list[in
     with opened_segment(directory, first) as segment:
         record = record_at(segment, entry, producers.as_of)
     return record is not None and record.id == producers.as_of_id
+
+
+def _of_retired(producers: Producers, first_seq: int) -> Producers:
+    """Of what is saved, that which retired messages said."""
+    last = {name: place for name, place in producers.last.items() if place[1] < first_seq}
+    return Producers(first_seq - 1, last=last)
+
+
+def keep_producers(directory: BufferDirectory, end_seq: int) -> None:
+    """Before messages up to `end_seq` go: what they say of producers is saved, as of a message that stays."""
+    saved = load_producers(directory.producers)
+    if saved.as_of > end_seq and _is_in_log(directory, saved, directory.segment_firsts()):
+        return
+    save_producers(directory.producers, producers_until(directory, _NEWEST))

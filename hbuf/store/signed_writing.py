@@ -6,7 +6,8 @@ So nobody can slip records in for an honest writer to sign over, and a writer wi
 from __future__ import annotations
 
 from hbuf.errors import Damaged, HbufError, NotAllowed, UsageError
-from hbuf.format.check import ChainState, Keys, is_put_signed, keys_reason
+from hbuf.format.check import ChainState, Keys, is_put_signed, keys_of, keys_reason
+from hbuf.format.key_line import split_key_line
 from hbuf.format.note import head_text, is_signed
 from hbuf.format.record import Sign
 from hbuf.store.directory import BufferDirectory
@@ -99,6 +100,8 @@ def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
         return "a PUT is not signed by the key before it"
     earlier = [first for first in directory.segment_firsts() if first < opening.first]
     own = opening.first_keys.sign
+    if not earlier and opening.first > 1:
+        return _behind_retired_reason(directory, opening)
     if not earlier:
         is_own = own is None or is_put_signed(opening.first_put, own)
         return None if is_own else "the first PUT is not signed by its own key"
@@ -113,6 +116,15 @@ def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
     return None
 
 
+def _behind_retired_reason(directory: BufferDirectory, opening: Opening) -> str | None:
+    before = _keys_of_retired(directory, opening.first)
+    if before is not None:
+        return keys_reason(opening.first_put, before, ChainState())
+    if opening.first_keys.sign is None:
+        return None
+    return f"nobody announced its key: {directory.keys.name} is missing or damaged"
+
+
 def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
     """None where the opening of a segment cannot be read."""
     try:
@@ -120,3 +132,13 @@ def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
             return read_opening(segment, directory.segment_shown(first)).keys
     except HbufError:
         return None
+
+
+def _keys_of_retired(directory: BufferDirectory, first: int) -> Keys | None:
+    """Those of the last PUT of a retired segment before `first`."""
+    try:
+        puts, _ = split_key_line(directory.keys.read_bytes())
+    except FileNotFoundError:
+        return None
+    earlier = [put for seq, put in puts if seq < first]
+    return keys_of(earlier[-1]) if earlier else None

@@ -21,7 +21,7 @@ PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
 TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"]}
-TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-compress", "hbuf-pause", "hbuf-reindex", "hbuf-set"]
+TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-compress", "hbuf-pause", "hbuf-reindex", "hbuf-retire", "hbuf-set"]
 # These make what is missing, the others need it.
 MAKERS = ["hbuf-append", "hbuf-create"]
 READERS = [name for name in TAKE_A_BUFFER if name not in MAKERS]
@@ -40,6 +40,8 @@ SAYS_SOMETHING = [
     ["hbuf-set", "orders"],
     ["hbuf-append", "-v", "orders"],
     ["hbuf-head", "signed"],
+    ["hbuf-retire", "--dry-run", "orders"],
+    ["hbuf-retire", "--json", "orders"],
     ["hbuf-key", "list"],
     ["hbuf-key", "list", "--json"],
     ["hbuf-key", "show", "audit"],
@@ -58,6 +60,7 @@ SAYS_NOTHING = [
     ["hbuf-pause", "orders", "--", "true"],
     ["hbuf-compress", "orders"],
     ["hbuf-reindex", "orders"],
+    ["hbuf-retire", "orders"],
     ["hbuf-verify", "--quiet", "orders"],
     ["hbuf-close", "orders"],
     ["hbuf-close", "--reopen", "orders"],

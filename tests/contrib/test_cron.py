@@ -1,4 +1,4 @@
-"""contrib/cron/hbuf-backup: its command lines, run as cron runs them, against buffers in a temporary place."""
+"""contrib/cron/hbuf-backup and hbuf-retire: their lines, run as cron runs them, on buffers in a temporary place."""
 
 import os
 import subprocess
@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 import hbuf
+from hbuf.ops.set import set_settings
 
 REPOSITORY = Path(__file__).parents[2]
-CRON_FILE = REPOSITORY / "contrib" / "cron" / "hbuf-backup"
+CRON_FILES = [REPOSITORY / "contrib" / "cron" / name for name in ("hbuf-backup", "hbuf-retire")]
 
 
 class Cron:
-    """Runs the lines of the file with its two directories moved under `root`."""
+    """Runs the lines of the files with their two directories moved under `root`."""
 
     def __init__(self, root: Path) -> None:
         self.data, self.backups = root / "lib", root / "backups"
         self.backups.mkdir()
-        self._lines = CRON_FILE.read_text().splitlines()
+        self._lines = [line for file in CRON_FILES for line in file.read_text().splitlines()]
 
     def jobs(self) -> list[tuple[list[str], str]]:
         """Five fields of time and the user, and the command as the shell gets it."""
@@ -62,7 +63,7 @@ def buffers(cron: Cron) -> list[Path]:
 
 
 def test_every_line_is_a_time_a_user_and_a_command(cron: Cron) -> None:
-    assert [when[5] for when, _ in cron.jobs()] == ["hbuf", "hbuf"]
+    assert [when[5] for when, _ in cron.jobs()] == ["hbuf", "hbuf", "hbuf"]
     for when, _ in cron.jobs():
         minute, hour, *days = when[:5]
         assert 0 <= int(minute) < 60
@@ -106,3 +107,15 @@ def test_the_verify_line_is_silent_when_all_is_well_and_else_names_the_place(cro
     done = cron.run("hbuf-verify")
     assert f"{buffers[1]}: NOT INTACT" in done.stdout
     assert "message 2" in done.stdout
+
+
+def test_the_retire_line_removes_what_the_settings_do_not_keep_and_is_silent(cron: Cron, buffers: list[Path]) -> None:
+    set_settings(str(buffers[0]), {"retention_messages": "1"}, timeout_seconds=20)
+    with hbuf.open(buffers[0]) as buffer:
+        buffer.append(b"third")
+    done = cron.run("hbuf-retire")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [[message.body for message in hbuf.open(path).read()] for path in buffers] == [
+        [b"third"],
+        [b"first", b"second"],
+    ]
