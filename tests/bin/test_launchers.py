@@ -42,13 +42,14 @@ def main():
     sys.exit(int(os.environ.get("EXITS_WITH", 0)))
 """
 
-# Stands for pip: notes that it starts and ends, is noisy, would eat the pipe, and does as $PIP_STUB says.
+# Stands for pip: notes that it starts and ends, is noisy, would eat the pipe, and does as $PIP_STUB says. It is noisy
+# first: who kills its parent as soon as it has started must not have it die of a pipe that nobody reads.
 STUB_PIP = """\
 #!/bin/sh
 case "$*" in *--version) exit 0 ;; esac
-echo "started by $PPID" >>"$PIP_LOG"
 cat
 echo "Collecting noise"
+echo "started by $PPID" >>"$PIP_LOG"
 eval "$PIP_STUB"
 echo "ended with $*" >>"$PIP_LOG"
 """
