@@ -187,6 +187,18 @@ class Buffer:
             opener = self._opener(reader, _raise)
             yield from tail_op.follow(reader, _place(place), _filter(key, tag, pattern), opener)
 
+    def erase(self, numbers: Iterable[int] = (), *, key: str | None = None, reason: str) -> int:
+        """Erases messages by number, or all of one key, for good. Returns how many: not those that were erased before.
+
+        `reason` stays in the log. What is not there raises NotFound, and then nothing is erased.
+        """
+        from hbuf.ops.erase import Erasing, erase
+
+        wanted = [range(number, number + 1) for number in numbers]
+        if bool(wanted) == (key is not None):
+            raise UsageError("either numbers or a key say what is to be erased")
+        return erase(str(self._directory.path), wanted if key is None else key, Erasing(reason, self._timeout_seconds))
+
     def verify(self, *, head: str | None = None, signer: str | None = None) -> Report:
         """Checks every byte. `head` is a `SEQ:ID` or the file of a note, `signer` a public key as text."""
         return verify_op(

@@ -15,6 +15,7 @@ VERBS = {
     "compress": "compress sealed segments",
     "create": "make a buffer",
     "demo": "a tour of the main job, in a temporary directory",
+    "erase": "erase messages for good, with the chain intact",
     "grep": "search messages",
     "key": "make keys, and hand public keys out and in",
     "head": "print the newest head of a signed buffer",

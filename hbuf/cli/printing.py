@@ -20,16 +20,26 @@ class Printer:
         self._reader = reader
         self._form = form
         self._end = end  # behind each body
+        self.first_erased: int | None = None  # of the messages that had no body to write
 
     def encode(self, chunk: Chunk, places: Iterable[int]) -> list[bytes]:
-        """What is written of each message; of one that is damaged, nothing."""
+        """What is written of each message; of one that is damaged, nothing, and no body of one that is erased."""
         if self._form == "body":
             end = self._end
+            if chunk.may_have_erased():
+                return [b"" if self._is_erased(chunk, i) else chunk.body(i) + end for i in places]
             return [chunk.body(i) + end for i in places]
         if self._form == "http":
             base, entries = chunk.base, chunk.entries
             return [chunk.data[entries[i].offset - base : entries[i].end - base] for i in places]
         return [self._encode_json(chunk, i) for i in places]
+
+    def _is_erased(self, chunk: Chunk, i: int) -> bool:
+        if not chunk.is_erased(i):
+            return False
+        if self.first_erased is None:
+            self.first_erased = chunk.first + i
+        return True
 
     def _encode_json(self, chunk: Chunk, i: int) -> bytes:
         record = chunk.parse(i)

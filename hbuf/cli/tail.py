@@ -15,6 +15,7 @@ from hbuf.cli.key_options import IdentityKeys, identities_of
 from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
 from hbuf.cli.program import Buffer, Version, program, run
 from hbuf.cli.separators import decode_separator
+from hbuf.cli.streams import complain
 from hbuf.errors import Damaged, UsageError
 from hbuf.format.places import parse_place
 from hbuf.format.times import parse_moment
@@ -79,7 +80,10 @@ def tail_command(
         identities, closed = identities_of(identity), Closed(NAME)
         opener = Opener(reader, identities, closed.notice) if identities or form == "body" else None
         source = _Source(reader, wanted, opener, until_us)
-        _show(source, start, Printer(reader, form, end_of_each), count, follow=follow, poll=poll)
+        printer = Printer(reader, form, end_of_each)
+        _show(source, start, printer, count, follow=follow, poll=poll)
+        if printer.first_erased == start and place == str(start):
+            complain(NAME, f"{buffer}: message {start} is erased")
         say_retired(NAME, reader)
         code = closed.finish()
         return Damaged.exit_code if complain_of_damage(NAME, reader) else code

@@ -46,18 +46,22 @@ _FIELDS = (
     rb"(?:" + _CLIENT_NAME + rb": " + _VALUE + rb"\r\n)*"
 )
 
-RECORD_SECTION = re.compile(
+HEAD = (
     rb"(?P<head>(?P<method>POST|PUT|DELETE) /b/" + _BUFFER + rb" HTTP/1\.1\r\n"
     rb"host: hbuf\r\n"
     rb"(?:x-hbuf-seq: (?P<seq>" + _NUMBER + rb")\r\n)?"
     rb"x-hbuf-time: (?P<time>" + _TIME + rb")\r\n"
     rb"(?P<own>(?:x-hbuf-(?!seq:|time:)[a-z0-9-]+: " + _VALUE + rb"\r\n)*)"
     rb"content-length: (?P<length>" + _LENGTH + rb")\r\n)"
-    rb"(?P<fields>" + _FIELDS + rb"|" + _FILLER + rb")"
-    rb"(?:x-hbuf-(?P<salted>salt|gone): (?P<salt>" + _BASE64_32 + rb")\r\n)?"
+)
+TRAILER_END = (
     rb"x-hbuf-id: (?P<id>[0-9a-f]{64})\r\n"
     rb"(?:x-hbuf-sig: (?P<sig>" + _BASE64_64 + rb")\r\n)?"
     rb"\r\n"
+)
+RECORD_SECTION = re.compile(
+    HEAD + rb"(?P<fields>" + _FIELDS + rb"|" + _FILLER + rb")"
+    rb"(?:x-hbuf-(?P<salted>salt|gone): (?P<salt>" + _BASE64_32 + rb")\r\n)?" + TRAILER_END
 )
 
 # Where a record may begin: used to find the next one behind damage, and always checked with RECORD_SECTION.

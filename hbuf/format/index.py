@@ -6,7 +6,8 @@
                        | key offset u16 (0: none) | key length u16 | tags length u16 | flags u16
                        | first 4 bytes of the id, as a big-endian number stored u32
 
-The durable length is written after the entries, and never ahead of what is on disk: lock-free readers show
+The erase counter goes up by one when messages of the segment begin to be erased, and again when they are: it is odd
+in between. The durable length is written after the entries, and never ahead of what is on disk: lock-free readers show
 what lies below it and nothing else.
 """
 
@@ -79,6 +80,11 @@ def parse_header(data: bytes) -> Header:
     if magic != MAGIC or version != VERSION:
         raise Damaged("the index has another magic or version")
     return Header(first, durable_length, erase_counter, put_id)
+
+
+def settled(erase_counter: int) -> int:
+    """The counter of an index that is made anew: even, since nothing of its segment is being erased."""
+    return erase_counter + (erase_counter & 1)
 
 
 def parse_entry(data: bytes | bytearray, i: int) -> Entry:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -74,6 +74,21 @@ def encode_tags(first: int, records: int, put_id: bytes, terms: Mapping[bytes, l
     for term, numbers in terms.items():
         hashed = term_hash(term)
         by_hash[hashed] = sorted({*by_hash[hashed], *numbers}) if hashed in by_hash else numbers
+    return _encode(first, records, put_id, by_hash)
+
+
+def without_numbers(tags: Tags, numbers: Container[int]) -> bytes:
+    """The tags file of the same segment with some of its messages erased."""
+    by_hash = {}
+    for hashed, start, count in zip(tags.hashes, tags.starts, tags.counts, strict=True):
+        places = tags.places[start : start + count]
+        left = [tags.first + place for place in places if tags.first + place not in numbers]
+        if left:
+            by_hash[hashed] = left
+    return _encode(tags.first, tags.records, tags.put_id, by_hash)
+
+
+def _encode(first: int, records: int, put_id: bytes, by_hash: Mapping[int, list[int]]) -> bytes:
     table = bytearray()
     places = bytearray()
     count = 0

@@ -92,11 +92,12 @@ class Filter:
             return False
         if self.tag is not None and self.tag not in tags_of(data, record):
             return False
-        return self.pattern is None or self._matches(self.pattern, data, record) != self.invert
+        if self.pattern is None:
+            return True
+        # An erased message says nothing, not even that it lacks something.
+        return record.salted != b"gone" and self._matches(self.pattern, data, record) != self.invert
 
     def _matches(self, pattern: Pattern, data: bytes, record: Record) -> bool:
-        if record.salted == b"gone":
-            return False
         if not is_encrypted(record.own) and pattern.found_in(data[record.section_end : record.end - 2]):
             return True
         if not self.in_fields or record.fields_end == record.head_end:

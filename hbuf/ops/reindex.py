@@ -28,6 +28,8 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
     """
     directory = BufferDirectory(path)
     directory.require()
+    if directory.erasing.exists():
+        _put_end_right(directory, timeout_seconds, notice)  # what is half erased looks damaged
     gate = Gate(directory, notice)
     whole = True
     try:
@@ -41,10 +43,15 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
             save_producers(directory.producers, producers_until(directory, 2**62, anew=True))
     finally:
         gate.close()
+    _put_end_right(directory, timeout_seconds, notice)
+    return whole
+
+
+def _put_end_right(directory: BufferDirectory, timeout_seconds: float, notice: Callable[[str], None]) -> None:
+    """Opening the tail puts right what a crash left there; a signed one needs its key for that."""
     if not directory.closed.exists() and newest_opening(directory).keys.sign is None:
         with Writer(directory, timeout_seconds=timeout_seconds, notice=notice) as writer, writer.locked():
-            pass  # opening the tail puts right what a crash left there; a signed one needs its key for that
-    return whole
+            pass
 
 
 def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> bool:
@@ -67,7 +74,8 @@ def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[s
         replace_ranges(directory, first, ())
     if durable > length:
         _keep(directory, first, notice)
-    header = index.Header(first, found.end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
+    counter = index.settled(old.erase_counter) if old else 0
+    header = index.Header(first, found.end, counter, bytes.fromhex(opening.put_id.decode()))
     content = index.encode_header(header) + b"".join(found.entries)
     fsops.replace_durably(directory.index(first), content, names.NEW_INDEX)
     return True

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hbuf.errors import BadInput, HbufError, Locked, NotFound, UsageError
 from hbuf.format.check import Fault
@@ -17,7 +19,7 @@ from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
 from hbuf.ops.joining import join
 from hbuf.ops.report import Report
-from hbuf.store.audit import SegmentAudit
+from hbuf.store.audit import SegmentAudit, audit_segment
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.index_file import read_index_header
@@ -25,6 +27,8 @@ from hbuf.store.lock import Lock
 from hbuf.store.segment_file import opened_segment
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.tail import newest_opening
+
+_WAIT_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,18 @@ class Expected:
     seq: int
     id: str
     note: Head | None = None
+
+
+class _Wanted(NamedTuple):
+    """What an auditor asks for."""
+
+    start: Expected | None
+    head: Expected | None
+    signer: bytes | None
+
+    @property
+    def asked(self) -> frozenset[int]:
+        return frozenset(expected.seq for expected in (self.start, self.head) if expected)
 
 
 def parse_expected(text: str) -> Expected:
@@ -73,48 +89,98 @@ def verify(
     """
     directory = BufferDirectory(path)
     directory.require()
+    wanted = _Wanted(start, head, signer)
     while True:
         before = directory.segment_firsts()
         try:
             with os_errors(directory.shown):
-                return _verify(directory, start, head, signer, jobs, progress)
+                return _verify(directory, wanted, jobs, progress)
         except NotFound:
             if directory.segment_firsts() == before:
                 raise  # otherwise a segment was retired meanwhile, and what says so is to be read
 
 
 def _verify(
-    directory: BufferDirectory,
-    start: Expected | None,
-    head: Expected | None,
-    signer: bytes | None,
-    jobs: int | None,
-    progress: Callable[[int, int], None],
+    directory: BufferDirectory, wanted: _Wanted, jobs: int | None, progress: Callable[[int, int], None]
 ) -> Report:
     report = Report(directory.shown)
-    firsts = directory.segment_firsts()
-    lengths = {first: _length(directory, first) for first in firsts}
-    newest = firsts[-1]
-    lengths[newest] = _length_to_check(directory, newest, report)
-    asked = frozenset(expected.seq for expected in (start, head) if expected)
-    tasks = [Task(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts]
-    total = sum(lengths.values())
+    tasks = _tasks(directory, wanted.asked, report)
+    counters = {first: _erase_counter(directory, first) for first in tasks}
+    total = sum(task.length for task in tasks.values())
     done: dict[int, SegmentAudit] = {}
-    for audit in audits(tasks, jobs):
+    checked = 0
+    for audit in audits(list(tasks.values()), jobs):
         done[audit.first] = audit
-        report.bytes_checked += audit.bytes_checked
-        progress(report.bytes_checked, total)
+        checked += audit.bytes_checked
+        progress(checked, total)
+    _judge(directory, done, report, wanted)
+    if report.faults:
+        report = _look_again(directory, done, counters, report, wanted)
+    return report
+
+
+def _tasks(directory: BufferDirectory, asked: frozenset[int], report: Report) -> dict[int, Task]:
+    """What is to be checked of each segment, by its first number."""
+    firsts = directory.segment_firsts()
+    newest = firsts[-1]
+    lengths = {first: _length(directory, first) for first in firsts[:-1]}
+    lengths[newest] = _length_to_check(directory, newest, report)
+    return {first: Task(str(directory.path), first, lengths[first], first == newest, asked) for first in firsts}
+
+
+def _erase_counter(directory: BufferDirectory, first: int) -> int | None:
+    header = read_index_header(directory.index(first))
+    return header.erase_counter if header else None
+
+
+def _look_again(
+    directory: BufferDirectory,
+    done: dict[int, SegmentAudit],
+    counters: dict[int, int | None],
+    before: Report,
+    wanted: _Wanted,
+) -> Report:
+    """What looked wrong may have been erased meanwhile: once more under the shared lock, which keeps erases out.
+
+    Only the segments that it can concern: with a fault, with another erase counter than at first, or the newest.
+    """
+    lock = Lock(directory)
+    try:
+        with contextlib.suppress(FileNotFoundError):  # a copy without its lock: whoever writes makes it first
+            lock.acquire(shared=True, deadline=time.monotonic() + _WAIT_SECONDS)
+        report = Report(before.path)
+        tasks = _tasks(directory, wanted.asked, report)
+        for first, task in tasks.items():
+            audit = done.get(first)
+            counter = _erase_counter(directory, first)
+            moved = counter is None or counter != counters.get(first)
+            if audit is None or audit.faults or moved or first >= max(counters):
+                done[first] = audit_segment(*task)
+    except Locked:
+        return before
+    finally:
+        lock.close()
+    _judge(directory, {first: done[first] for first in tasks}, report, wanted)
+    if directory.erasing.exists():
+        report.notes.append(f"{directory.erasing.name}: an erase was interrupted; the next writer finishes it")
+    return report
+
+
+def _judge(directory: BufferDirectory, done: dict[int, SegmentAudit], report: Report, wanted: _Wanted) -> None:
+    """What all audits say together."""
+    start, head, signer = wanted
+    firsts = sorted(done)
     found = [done[first] for first in firsts]
     gone = next((audit.first for audit in found if not audit.is_there), None)
     if gone is not None:
         raise NotFound(f"{directory.segment_shown(gone)}: is not there any more")
+    report.bytes_checked = sum(audit.bytes_checked for audit in found)
     join(directory, found, report, start.seq if start else None)
     _check_signer(found[0], report, directory, signer)
     _check_settings(directory, firsts, report)
     for what, expected in (("--from", start), ("--head", head)):
         if expected:
-            _check_expected(report, list(done.values()), what, expected)
-    return report
+            _check_expected(report, found, what, expected)
 
 
 def _length_to_check(directory: BufferDirectory, newest: int, report: Report) -> int:

@@ -28,6 +28,7 @@ class BufferDirectory:
         self.producers = self.path / names.PRODUCERS
         self.keys = self.path / names.KEYS
         self.reserve = self.path / names.RESERVE
+        self.erasing = self.path / names.ERASING
         self.paused = self.path / names.PAUSED
         self.closed = self.path / names.CLOSED
         self.lock = self.path / names.LOCK

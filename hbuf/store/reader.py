@@ -24,7 +24,7 @@ from hbuf.format.tags import Tags, parse_tags_file
 from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import opened_index
+from hbuf.store.index_file import opened_index, read_index_header
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
 from hbuf.store.segment_file import open_segment
@@ -235,9 +235,12 @@ class Reader:
                 at = max(at, view.place_of(wanted[following]))
                 if at >= last:
                     return
+            seq = view.number(at)
             chunk = view.chunk(at, last)
+            if not self._is_steady(view):
+                chunk = self._chunk_between_erases(view, seq, end)
+                at, last = view.place_of(seq), view.place_of(end)
             if chunk is None:
-                seq = view.number(at)
                 self._scan(view)
                 at, last = view.place_of(seq), view.place_of(end)
                 continue
@@ -291,6 +294,29 @@ class Reader:
             for window in windows(view.segment, 0, view.segment.length, first - 1):
                 yield from window.records
 
+    def _is_steady(self, view: View) -> bool:
+        """Whether nothing of the segment was erased since its entries were read, nor is being erased now."""
+        if view.scanned:
+            return not self.directory.erasing.exists()
+        header = read_index_header(self.directory.index(view.first))
+        return header is None or (header.erase_counter == view.erase_counter and header.erase_counter % 2 == 0)
+
+    def _chunk_between_erases(self, view: View, seq: int, end: int) -> Chunk | None:
+        """A chunk read while nobody writes. What an erase left half done that died counts as erased."""
+        from hbuf.store.half_erased import taken_for_erased
+
+        lock = Lock(self.directory)
+        try:
+            with contextlib.suppress(FileNotFoundError):  # a copy without its lock: whoever writes makes it first
+                lock.acquire(shared=True, deadline=time.monotonic() + _WAIT_SECONDS)
+            if not view.scanned:
+                self._load(view.first)
+            at, last = view.place_of(seq), view.place_of(end)
+            chunk = view.chunk(at, last) if at < last else None
+            return taken_for_erased(self.directory, chunk) if chunk else None
+        finally:
+            lock.close()
+
     # Segments
 
     def _view(self, first: int) -> View:
@@ -308,6 +334,8 @@ class Reader:
         if view.scanned:
             view.forget()  # there may be an index by now
         with opened_index(self.directory.index(first), first) as known:
+            if known is not None and known.header.erase_counter != view.erase_counter:
+                view.reopen(open_segment(self.directory, first))  # a compressed one was replaced by another file
             length = view.segment.length
             right = known is not None and known.header.durable_length <= length and view.take(known)
         if not right:

@@ -119,7 +119,8 @@ def _open_tail(
         found.end,
         found.state.next_seq - first,
     )
-    tail.index_fd = _open_index(directory, tail, listed, b"".join(found.entries))
+    counter = index.settled(header.erase_counter) if header else 0
+    tail.index_fd = _open_index(directory, tail, listed, b"".join(found.entries), counter)
     return tail
 
 
@@ -200,11 +201,11 @@ def _free_name(folder: Path, stem: str) -> Path:
     return path
 
 
-def _open_index(directory: BufferDirectory, tail: Tail, listed: int | None, entries: bytes) -> int:
+def _open_index(directory: BufferDirectory, tail: Tail, listed: int | None, entries: bytes, counter: int) -> int:
     """The index of `tail`, open, saying what the segment says. Written anew unless it was only behind."""
     path = directory.index(tail.first)
     if listed is None:
-        fsops.replace_durably(path, index.encode_header(index_header(tail)) + entries, names.NEW_INDEX)
+        fsops.replace_durably(path, index.encode_header(index_header(tail, counter)) + entries, names.NEW_INDEX)
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
     index_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

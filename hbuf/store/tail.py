@@ -145,8 +145,8 @@ def _opening_of(puts: list[tuple[bytes, Record]], where: str) -> Opening:
     )
 
 
-def index_header(tail: Tail) -> index.Header:
-    return index.Header(tail.first, tail.durable, 0, bytes.fromhex(tail.opening.put_id.decode()))
+def index_header(tail: Tail, erase_counter: int) -> index.Header:
+    return index.Header(tail.first, tail.durable, erase_counter, bytes.fromhex(tail.opening.put_id.decode()))
 
 
 def newest_opening(directory: BufferDirectory) -> Opening:

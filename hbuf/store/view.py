@@ -61,6 +61,14 @@ class Chunk(NamedTuple):
     def has_messages_only(self) -> bool:
         return b"DELETE /b/" not in self.data
 
+    def may_have_erased(self) -> bool:
+        """False where certainly none of its messages is erased."""
+        return b"\r\nx-hbuf-gone: " in self.data
+
+    def is_erased(self, i: int) -> bool:
+        record = self.parse(i)
+        return record is not None and record.salted == b"gone"
+
     def body(self, i: int) -> bytes:
         """The body of message `i`, by the index alone."""
         entry = self.entries[i]
@@ -99,6 +107,7 @@ class View:
         self.entries = bytearray()
         self.numbers: list[int] | None = None  # of each entry, where they are not first, first + 1, …
         self.scanned = False
+        self.erase_counter = 0  # as of the entries
 
     @property
     def count(self) -> int:
@@ -133,6 +142,9 @@ class View:
         """Adds the entries that the index has beyond those known. False where it is not the index of this segment."""
         if known.header.put_id.hex().encode() != self.put_id:
             return False
+        if known.header.erase_counter != self.erase_counter:
+            self.forget()
+            self.erase_counter = known.header.erase_counter
         last = known.last
         if last is None and known.header.durable_length > self.start:
             return False
@@ -173,6 +185,10 @@ class View:
             data += self.segment.pread(length - len(data), base + len(data))
         chunk = Chunk(self.number(at), base, data, entries, holes=holes)
         return chunk._replace(suspect=not chunk.looks_whole())
+
+    def reopen(self, segment: OpenSegment) -> None:
+        self.segment.close()
+        self.segment = segment
 
     def close(self) -> None:
         self.segment.close()

@@ -22,6 +22,7 @@ from hbuf.store.commit import create_segment, cut_back, sync_and_list, write_rec
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.encoding import Encoder
 from hbuf.store.gate import Gate
+from hbuf.store.index_file import read_index_header
 from hbuf.store.ledger import Ledger
 from hbuf.store.markers import write_marker
 from hbuf.store.outgoing import Appended, Outgoing, fresh_places
@@ -89,7 +90,12 @@ class Writer:
         try:
             self._gate.enter(self.timeout_seconds)
             try:
-                yield self._current_tail()
+                tail = self._current_tail()
+                if self.directory.erasing.exists():
+                    from hbuf.store.erasing import finish_erasing
+
+                    finish_erasing(self.directory, self._notice)
+                yield tail
             finally:
                 self._gate.leave()
         except OSError as error:
@@ -356,10 +362,13 @@ class Writer:
         while self._sealed:
             first = self._sealed.pop()
             with contextlib.suppress(OSError, HbufError):
+                header = read_index_header(self.directory.index(first))
                 content = build_tags(self.directory, first)
                 producers = producers_until(self.directory, first - 1)
                 self._gate.enter(0)
                 try:
+                    if read_index_header(self.directory.index(first)) != header:
+                        content = build_tags(self.directory, first)  # something was erased meanwhile
                     fsops.replace_durably(self.directory.tags(first), content, names.NEW_TAGS)
                     self._ledger.save(producers)
                 finally:

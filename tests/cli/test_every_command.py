@@ -20,8 +20,17 @@ SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scrip
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
 TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
 # What each needs besides its buffer.
-BEFORE = {"hbuf-grep": ["pattern"]}
-TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-compress", "hbuf-pause", "hbuf-reindex", "hbuf-retire", "hbuf-set"]
+BEFORE = {"hbuf-grep": ["pattern"], "hbuf-erase": ["--key", "user-17", "--reason", "asked for"]}
+TAKES_TIMEOUT = [
+    "hbuf-append",
+    "hbuf-close",
+    "hbuf-compress",
+    "hbuf-erase",
+    "hbuf-pause",
+    "hbuf-reindex",
+    "hbuf-retire",
+    "hbuf-set",
+]
 # These make what is missing, the others need it.
 MAKERS = ["hbuf-append", "hbuf-create"]
 READERS = [name for name in TAKE_A_BUFFER if name not in MAKERS]
@@ -39,6 +48,9 @@ SAYS_SOMETHING = [
     ["hbuf-verify", "--json", "orders"],
     ["hbuf-set", "orders"],
     ["hbuf-append", "-v", "orders"],
+    ["hbuf-erase", "--list", "orders"],
+    ["hbuf-erase", "--dry-run", "orders", "1-2"],
+    ["hbuf-erase", "--dry-run", "--json", "orders", "1-2"],
     ["hbuf-head", "signed"],
     ["hbuf-retire", "--dry-run", "orders"],
     ["hbuf-retire", "--json", "orders"],
@@ -59,6 +71,7 @@ SAYS_NOTHING = [
     ["hbuf-pause", "--resume", "orders"],
     ["hbuf-pause", "orders", "--", "true"],
     ["hbuf-compress", "orders"],
+    ["hbuf-erase", "orders", "1", "--reason", "asked"],
     ["hbuf-reindex", "orders"],
     ["hbuf-retire", "orders"],
     ["hbuf-verify", "--quiet", "orders"],
@@ -177,7 +190,7 @@ def test_buffer_without_permission_is_77_with_one_line(run: Run, orders: Path, p
 
 @pytest.mark.parametrize("program", TAKES_TIMEOUT)
 def test_time_that_is_none_is_2(run: Run, orders: Path, program: str) -> None:
-    arguments = ["segment_messages=9"] if program == "hbuf-set" else []
+    arguments = {"hbuf-set": ["segment_messages=9"], "hbuf-erase": ["1", "--reason", "asked"]}.get(program, [])
     done = run(program, "orders", *arguments, "--timeout", "soon")
     assert (done.code, done.out) == (2, b"")
     assert done.err.startswith(f"{program}: ")
