@@ -1,11 +1,12 @@
 #!/bin/sh
 # hbuf-audit.sh DIR: verifies the hash chain of a buffer with a shell, POSIX tools (plus head -c) and a hash
 # tool alone: b3sum, or sha256sum for a buffer whose PUT says `x-hbuf-hash: sha256`. None of hbuf is used.
+# Compressed segments (.http.zst) are unpacked with zstdcat.
 #
 #   commit = H("hbuf1 body " salt "\n" fields body)
 #   id     = H("hbuf1 id\n" id-before "\n" commit "\n" head)
 #
-# Checked, for every record of every segments/*.http in order: the frame (request line, host, order of head, fields
+# Checked, for every record of every segment in order: the frame (request line, host, order of head, fields
 # and trailer, content-length, the CRLF behind the body, a header section of at most 65535 bytes), the id, that
 # each segment opens with a PUT whose x-hbuf-prev is the id before (64 zeros for the very first), and that numbers
 # begin at x-hbuf-first and have no gaps. A buffer that does not begin at 1 needs a DELETE that retires the rest.
@@ -19,12 +20,13 @@
 # - the fine grammar: which fields and lines may stand where, UTF-8, that times exist and never go back, names,
 #   atomic units (x-hbuf-batch), producers, data keys, encrypted bodies.
 # - settings: the PUT's JSON, buffer.json, and whether records obey them.
-# - everything beside the segments: .idx, .tags, keys.http, consumers, quarantine.
+# - everything beside the segments: seek tables of compressed ones, .idx, .tags, keys.http, consumers, quarantine.
 # - a buffer that is being written to: take a copy, or pause it, or a record under way may look torn.
 #
 # Prints `DIR: N messages, last SEQ ID` (exit 0) or `FILE: byte B: what is wrong` (exit 65: the first fault only).
-# Exit 2: usage, 66: no such buffer, 69: the hash tool is missing, 70: the audit itself could not be finished.
-# Bodies are copied to a directory of its own in ${TMPDIR:-/tmp}, some at a time, and removed.
+# Exit 2: usage, 66: no such buffer, 69: the hash tool or zstdcat is missing, 70: the audit itself could not be finished.
+# Bodies are copied to a directory of its own in ${TMPDIR:-/tmp}, some at a time, compressed segments unpacked there, and
+# all is removed.
 
 LC_ALL=C
 export LC_ALL
@@ -43,8 +45,17 @@ case $1 in
 *) dir=./$1 ;;
 esac
 found=
-for file in "$dir"/segments/*.http; do
-    [ -f "$file" ] && found=1
+for file in "$dir"/segments/*.http "$dir"/segments/*.http.zst; do
+    [ -f "$file" ] || continue
+    found=1
+    case $file in
+    *.zst)
+        if ! command -v zstdcat >/dev/null 2>&1; then
+            printf '%s: zstdcat is needed, and is not installed\n' "$shown" >&2
+            exit 69
+        fi
+        ;;
+    esac
 done
 if [ -z "$found" ]; then
     printf '%s: no such buffer\n' "$shown" >&2
@@ -284,20 +295,35 @@ END {
     }
 }'
 
-# All segments, one behind the other: `S file-name`, then what `frame` says; `E` when everything was read.
+# All segments, one behind the other: `S file-name number`, then what `frame` says; `E` when everything was read. A
+# compressed one is unpacked to s.number, unless the plain one is there too, which counts then.
 frames() {
     segment=0
-    for file in "$dir"/segments/*.http; do
+    for file in "$dir"/segments/*.http*; do
         name=${file##*/}
-        case ${name%.http} in
+        case $name in
+        *.http.zst) [ ! -f "${file%.zst}" ] || continue ;;
+        *.http) ;;
+        *) continue ;;
+        esac
+        case ${name%.http*} in
         '' | *[!0-9]*)
-            printf 'S ?\nF 0 %s\n' "the name is not a number"
+            printf 'S ? 0\nF 0 %s\n' "the name is not a number"
             return
             ;;
         esac
-        printf 'S %s\n' "$name"
-        size=$(wc -c <"$file") || return
         segment=$((segment + 1))
+        printf 'S %s %s\n' "$name" "$segment"
+        case $name in
+        *.zst)
+            if ! zstdcat -q "$file" >"$work/s.$segment" 2>/dev/null; then
+                printf 'F 0 %s\n' "the compressed segment cannot be unpacked"
+                return
+            fi
+            file=$work/s.$segment
+            ;;
+        esac
+        size=$(wc -c <"$file") || return
         # `work` goes by the environment: -v would take a backslash in it for an escape.
         tr '\000' '\001' <"$file" |
             work=$work awk -v size="$((size))" -v segment="$segment" \
@@ -374,7 +400,12 @@ audit() {
     while read -r kind a at body_at length method seq id gone its_hash first before retires; do
         case $kind in
         S)
+            rm -f "$work/s.$((at - 1))"
             name=$a
+            case $name in
+            *.zst) file=$work/s.$at ;;
+            *) file=$dir/segments/$name ;;
+            esac
             opening=1
             continue
             ;;
@@ -433,7 +464,7 @@ audit() {
         if [ "$gone" != - ]; then
             erased=$((erased + 1))
         elif [ "$length" -gt 0 ]; then
-            tail -c "+$((body_at + 1))" "$dir/segments/$name" | head -c "$length" >>"$work/c.$a" ||
+            tail -c "+$((body_at + 1))" "$file" | head -c "$length" >>"$work/c.$a" ||
                 unfinished "a body could not be copied"
         fi
         printf '%s %s %s %s %s %s\n' "$a" "$name" "$at" "$id_before" "$id" "$gone" >>"$work/batch"

@@ -43,18 +43,22 @@ complain() {
     failed=1
 }
 
-# What runs where the notes are. The note is part of the line, and not on standard input: so it comes whole or not at all.
+# What runs where the notes are. The note is part of it, and not on standard input: so it comes whole or not at all.
 keep='
 cd -- "$target" && umask 022 || exit
-if [ -d "./$place" ]; then cd -- "./$place" || exit; kept=$(ls | grep -x "[0-9]*[.]note" | sort | tail -n 1); else kept=; fi
-newest=${kept%.note}
+kept=
+if [ -d "./$place" ]; then
+    cd -- "./$place" || exit
+    kept=$(ls | grep -x "[0-9]*[.]note" | sort | tail -n 1)
+fi
 if [ -z "$note" ]; then
     [ -z "$kept" ] || { echo "has no head any more, and $kept is kept"; exit 1; }
     exit 0
 fi
 if [ -n "$kept" ]; then
-    [ "$(head -n 1 -- "$kept")" = "$(printf "%s\n" "$note" | head -n 1)" ] || { echo "is another buffer than that of $kept"; exit 1; }
-    [ "$newest" -le "$number" ] || { echo "ends with message $number, and $kept is kept"; exit 1; }
+    buffer=$(printf "%s\n" "$note" | head -n 1)
+    [ "$(head -n 1 -- "$kept")" = "$buffer" ] || { echo "is another buffer than that of $kept"; exit 1; }
+    [ "${kept%.note}" -le "$number" ] || { echo "ends with message $number, and $kept is kept"; exit 1; }
 else
     mkdir -p -- "./$place" && cd -- "./$place" || exit
 fi

@@ -12,6 +12,7 @@ from hbuf.cli.streams import complain, finish, open_standard_streams
 VERBS = {
     "append": "store messages from standard input or files",
     "close": "close a buffer for writing, or open it again",
+    "compress": "compress sealed segments",
     "create": "make a buffer",
     "demo": "a tour of the main job, in a temporary directory",
     "grep": "search messages",

@@ -70,9 +70,10 @@ def grep_command(
             complain(NAME, error.message, error.hint)
             failed = failed or error.exit_code
     sys.stdout.flush()
+    closed = search.closed.finish()
     if search.damaged:
         return Damaged.exit_code
-    return failed or search.closed.finish() or (0 if found_any else 1)
+    return failed or closed or (0 if found_any else 1)
 
 
 @dataclass(slots=True)

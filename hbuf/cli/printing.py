@@ -46,19 +46,22 @@ class Closed:
     def __init__(self, program: str) -> None:
         self.exit_code = 0
         self._program = program
+        self._said = False  # that a message is encrypted
         self._more = 0
 
     def notice(self, error: HbufError) -> None:
-        if isinstance(error, NotAllowed) and self.exit_code:
-            self._more += 1
-            return
+        if isinstance(error, NotAllowed):
+            if self._said:
+                self._more += 1
+                return
+            self._said = True
         complain(self._program, error.message, error.hint)
         self.exit_code = self.exit_code or error.exit_code
 
     def finish(self) -> int:
         """The exit code: 0 where all could be opened."""
         if self._more:
-            complain(self._program, f"so are {counted(self._more, 'more message', 'more messages')}")
+            complain(self._program, f"{counted(self._more, 'more message is', 'more messages are')} encrypted")
         return self.exit_code
 
 

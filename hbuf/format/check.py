@@ -14,6 +14,7 @@ from hbuf.format.deletes import Erasure, Retirement, parse_delete
 from hbuf.format.note import head_text, is_signed, put_text
 from hbuf.format.record import parse_key
 from hbuf.format.scan import Record, own_values
+from hbuf.format.sealing import is_encrypted
 
 Verdict = Literal["tampered", "incomplete", "unerased"]
 
@@ -166,7 +167,7 @@ def unit_place(own: bytes) -> tuple[int, int] | None:
 def _unusual_faults(record: Record, method: bytes, state: ChainState, base: int) -> list[Fault]:
     faults = []
     at = base + record.start
-    if state.key_waits and b"x-hbuf-data-key: " not in record.own:
+    if state.key_waits and not is_encrypted(record.own):
         faults.append(Fault("chain", at, record.seq or None, "a data key is not followed by a message that uses it"))
     state.key_waits = False
     place = unit_place(record.own) if method == b"POST" else None
@@ -181,7 +182,7 @@ def _unusual_faults(record: Record, method: bytes, state: ChainState, base: int)
         state.deletes.append(delete)
         if last_deleted(delete.what) >= record.seq:
             faults.append(Fault("chain", at, record.seq, "a DELETE names a message that comes after it"))
-    elif b"x-hbuf-data-key: " in record.own:
+    elif is_encrypted(record.own):
         state.encrypted += 1
     return faults
 

@@ -21,8 +21,8 @@ MAX_REASON_BYTES = 1024
 ERASES = re.compile(rb"([1-9][0-9]{0,18}) ([0-9a-f]{64}) ([0-9a-f]{64})")
 RETIRES = re.compile(rb"1-([1-9][0-9]{0,18}) ([0-9a-f]{64})")
 
-_ERASES_LINE = re.compile(rb"x-hbuf-erases: " + ERASES.pattern + rb"\r\n")
-_RETIRES_LINE = re.compile(rb"x-hbuf-retires: " + RETIRES.pattern + rb"\r\n")
+_ERASES_LINE = re.compile(rb"(?m)^x-hbuf-erases: " + ERASES.pattern + rb"\r\n")
+_RETIRES_LINE = re.compile(rb"(?m)^x-hbuf-retires: " + RETIRES.pattern + rb"\r\n")
 
 
 class Erasure(NamedTuple):

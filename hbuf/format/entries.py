@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hbuf.format import index
 from hbuf.format.scan import Record
+from hbuf.format.sealing import is_encrypted
 from hbuf.format.times import parse_time
 
 
@@ -56,7 +57,7 @@ def _flags(record: Record) -> int:
         flags |= index.FLAG_ERASED
     if record.sig:
         flags |= index.FLAG_SIGNED
-    if b"x-hbuf-data-key: " in record.own:
+    if is_encrypted(record.own):
         flags |= index.FLAG_ENCRYPTED
     if record.own.startswith(b"x-hbuf-batch: "):
         flags |= index.FLAG_UNIT

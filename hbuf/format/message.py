@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hbuf.format.fields import NO_FIELDS, Fields, parse_fields
 from hbuf.format.scan import Record
+from hbuf.format.sealing import is_encrypted
 from hbuf.format.times import datetime_of, parse_time
 
 
@@ -51,5 +52,5 @@ def message_of(data: bytes, record: Record, tenant: str, buffer: str) -> Message
         headers,
         b"" if erased else data[record.section_end : record.end - 2],
         erased,
-        b"x-hbuf-data-key: " in record.own,
+        is_encrypted(record.own),
     )

@@ -20,6 +20,7 @@ CLOSED = "closed"
 LOCK = "lock"
 
 SEGMENT_SUFFIX = ".http"
+COMPRESSED_SUFFIX = ".http.zst"
 INDEX_SUFFIX = ".idx"
 TAGS_SUFFIX = ".tags"
 
@@ -27,9 +28,11 @@ TAGS_SUFFIX = ".tags"
 NEW_SEGMENT = ".new-segment"
 NEW_INDEX = ".new-index"
 NEW_TAGS = ".new-tags"
+_NEW_COMPRESSED = ".new-compressed-"
 
 _BUFFER_NAME = re.compile(r"_?[a-z0-9][a-z0-9._-]{0,127}")
-_SEGMENT_FILE = re.compile(r"([0-9]{20})\.http")
+_NEW_COMPRESSED_FILE = re.compile(re.escape(_NEW_COMPRESSED) + "[0-9]{20}")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})\.http(?:\.zst)?")
 _REBUILDABLE_FILE = re.compile(r"([0-9]{20})\.(?:idx|tags)")
 
 
@@ -53,9 +56,18 @@ def segment_stem(first: int) -> str:
 
 
 def parse_segment_file(file_name: str) -> int | None:
-    """The first number that a segment's file name tells, or None for any other file."""
+    """The first number that the file name of a segment, plain or compressed, tells, or None for any other file."""
     found = _SEGMENT_FILE.fullmatch(file_name)
     return int(found[1]) if found else None
+
+
+def new_compressed(first: int) -> str:
+    """The name of a compressed segment that is not whole yet."""
+    return _NEW_COMPRESSED + segment_stem(first)
+
+
+def is_new_compressed(file_name: str) -> bool:
+    return _NEW_COMPRESSED_FILE.fullmatch(file_name) is not None
 
 
 def parse_rebuildable_file(file_name: str) -> int | None:

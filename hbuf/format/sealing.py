@@ -32,8 +32,8 @@ DATA_KEY = re.compile(rb"([0-9a-f]{64}) (0|[1-9][0-9]{0,9})")
 RECIPIENT = re.compile(rb"([0-9a-f]{16}) ([A-Za-z0-9_-]{106}[AEIMQUYcgkosw048])")
 
 _ASSOCIATED = b"hbuf1 aad\n%b\n%b%b"  # uuid, head, fields
-_DATA_KEY_LINE = re.compile(rb"x-hbuf-data-key: " + DATA_KEY.pattern + rb"\r\n")
-_RECIPIENT_LINE = re.compile(rb"x-hbuf-recipient: " + RECIPIENT.pattern + rb"\r\n")
+_DATA_KEY_LINE = re.compile(rb"(?m)^x-hbuf-data-key: " + DATA_KEY.pattern + rb"\r\n")
+_RECIPIENT_LINE = re.compile(rb"(?m)^x-hbuf-recipient: " + RECIPIENT.pattern + rb"\r\n")
 MAX_DATA_KEY_LINE_BYTES = len(b"x-hbuf-data-key: \r\n") + 64 + 1 + 10
 _NONCE_CHARACTERS = 32  # of the salt's 43: 24 bytes
 
@@ -64,6 +64,11 @@ def parse_data_key_line(own: bytes) -> DataKeyLine | None:
     """What the own lines of a message's head say; None where the message is not encrypted."""
     found = _DATA_KEY_LINE.search(own)
     return DataKeyLine(found[1], int(found[2])) if found else None
+
+
+def is_encrypted(own: bytes) -> bool:
+    """Whether the own lines of a message's head name a data key. A producer's name may look like such a line."""
+    return own.startswith(b"x-hbuf-data-key: ") or b"\r\nx-hbuf-data-key: " in own
 
 
 def without_data_key_line(lines: bytes) -> bytes:
@@ -103,6 +108,8 @@ def open_body(key: bytes, uuid: str, salt: bytes, head: bytes, fields: bytes, st
     from nacl.bindings import crypto_aead_xchacha20poly1305_ietf_decrypt as decrypt
     from nacl.exceptions import CryptoError
 
+    if len(stored) < TAG_BYTES:
+        return None
     associated = _ASSOCIATED % (uuid.encode(), head, fields)
     try:
         return decrypt(stored, associated, base64.urlsafe_b64decode(salt[:_NONCE_CHARACTERS]), key)

@@ -14,7 +14,7 @@ from typing import Any
 from hbuf.errors import Damaged, NewerFormat, UsageError
 from hbuf.format.chain import HASH_NAMES
 from hbuf.format.grammar import MAX_BODY_BYTES
-from hbuf.format.keys import parse_public
+from hbuf.format.keys import encode_public, parse_public
 from hbuf.format.record import FORMAT_VERSION
 from hbuf.format.sealing import TAG_BYTES
 from hbuf.format.times import parse_duration_seconds
@@ -25,6 +25,8 @@ MAX_RECIPIENTS = 100  # their lines must fit into a header section
 
 # What the first PUT fixes for good.
 _FIXED = ("uuid", "name", "created", "format", "hash", "erasable")
+# What is written only where it is another: buffers that were made before the setting was there lack it.
+_UNSAID: tuple[tuple[str, Any], ...] = (("compress", False),)
 _SIZE = re.compile(r"([0-9]{1,18})(B|[KMG]i?B?)?", re.IGNORECASE | re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,18}")
 _CENTURY_SECONDS = 100 * 365 * 86400
@@ -118,7 +120,8 @@ def set_values(settings: Settings, values: Mapping[str, str]) -> Settings:
 
 def set_recipients(settings: Settings, recipients: Iterable[str]) -> Settings:
     """`settings` with bodies encrypted to these public keys, each once."""
-    return _checked(replace(settings, recipients=tuple(dict.fromkeys(recipients))))
+    texts = [encode_public(parse_public(text)) for text in recipients]
+    return _checked(replace(settings, recipients=tuple(dict.fromkeys(texts))))
 
 
 def change_recipients(settings: Settings, added: Iterable[str], removed: Iterable[str]) -> Settings:

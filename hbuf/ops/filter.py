@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hbuf.errors import UsageError
 from hbuf.format.scan import Record, key_of, tags_of
+from hbuf.format.sealing import is_encrypted
 from hbuf.format.tags import Tags, key_term, tag_term
 from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
@@ -96,7 +97,7 @@ class Filter:
     def _matches(self, pattern: Pattern, data: bytes, record: Record) -> bool:
         if record.salted == b"gone":
             return False
-        if b"x-hbuf-data-key: " not in record.own and pattern.found_in(data[record.section_end : record.end - 2]):
+        if not is_encrypted(record.own) and pattern.found_in(data[record.section_end : record.end - 2]):
             return True
         if not self.in_fields or record.fields_end == record.head_end:
             return False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import os
 
 from hbuf.errors import Damaged, NotAllowed, NotFound
 from hbuf.format.note import encode_note
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.reader import Reader
+from hbuf.store.segment_file import opened_segment
 from hbuf.store.tail import Opening, read_opening
 
 
@@ -32,8 +32,5 @@ def head(path: str) -> str:
 
 
 def _opening_of(directory: BufferDirectory, first: int) -> Opening:
-    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return read_opening(fd, directory.segment_shown(first))
-    finally:
-        os.close(fd)
+    with opened_segment(directory, first) as segment:
+        return read_opening(segment, directory.segment_shown(first))

@@ -29,7 +29,7 @@ def join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report,
 
 
 def _take(directory: BufferDirectory, audit: SegmentAudit, report: Report) -> None:
-    file = directory.segment(audit.first).name
+    file = directory.segment_file(audit.first).name
     for fault in audit.faults:
         report.add(file, fault)
     report.verdicts["chain"]["tampered"] += audit.more_faults
@@ -53,7 +53,7 @@ def _join_numbers(
     _join_start(directory, audits, report, start, retired)
     before: SegmentAudit | None = None
     for audit in audits:
-        file = directory.segment(audit.first).name
+        file = directory.segment_file(audit.first).name
         if before is not None and audit.first != before.next_seq:
             reason = f"messages {before.next_seq} to {audit.first - 1} are missing"
             if audit.first < before.next_seq:
@@ -76,7 +76,7 @@ def _join_start(
     retired: Retirement | None,
 ) -> None:
     first = audits[0]
-    file = directory.segment(first.first).name
+    file = directory.segment_file(first.first).name
     if first.first == 1:
         if first.prev and first.prev != ZERO_ID.decode():
             report.add(file, Fault("completeness", 0, None, "the first PUT follows something", "incomplete"))
@@ -110,7 +110,7 @@ def _join_erasures(directory: BufferDirectory, audits: list[SegmentAudit], repor
     for audit in audits:
         for delete in audit.deletes:
             if isinstance(delete.what, Erasure):
-                erased[delete.what.seq] = (directory.segment(audit.first).name, delete, delete.what)
+                erased[delete.what.seq] = (directory.segment_file(audit.first).name, delete, delete.what)
     gone = {seq: (audit, found) for audit in audits for seq, found in audit.gone.items()}
     for seq, (audit, found) in gone.items():
         erasure = erased[seq][2] if seq in erased else None
@@ -121,7 +121,7 @@ def _join_erasures(directory: BufferDirectory, audits: list[SegmentAudit], repor
         else:
             report.verdicts["chain"]["erased"] += 1
             continue
-        report.add(directory.segment(audit.first).name, Fault("chain", 0, seq, reason))
+        report.add(directory.segment_file(audit.first).name, Fault("chain", 0, seq, reason))
     for seq, (file, delete, _) in erased.items():
         if seq not in gone and seq >= audits[0].first:
             reason = f"message {delete.seq} says that it was erased, and it is there"
@@ -148,7 +148,7 @@ def _join_signatures(directory: BufferDirectory, audits: list[SegmentAudit], rep
         elif audit.first_keys.sign is not None:
             report.not_checked["segments whose key nobody announced"] = 1
         if reason:
-            report.add(directory.segment(audit.first).name, Fault("signatures", 0, None, reason))
+            report.add(directory.segment_file(audit.first).name, Fault("signatures", 0, None, reason))
         keys = audit.keys
     report.signatures += state.signatures
     report.recoveries += state.recoveries

@@ -11,6 +11,7 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors, translated
 from hbuf.store.markers import read_marker
 from hbuf.store.reader import Reader
+from hbuf.store.segment_file import opened_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,11 @@ def list_buffer(directory: BufferDirectory) -> Listing:
                     raise  # otherwise a segment was retired meanwhile
 
 
+def _bytes_on_disk(directory: BufferDirectory, first: int) -> int:
+    with opened_segment(directory, first) as segment:
+        return os.fstat(segment.fd).st_size
+
+
 def _list_buffer(directory: BufferDirectory) -> Listing:
     state = "open"
     pause = read_marker(directory.paused)
@@ -74,7 +80,7 @@ def _list_buffer(directory: BufferDirectory) -> Listing:
     elif read_marker(directory.closed) is not None:
         state = "closed"
     firsts = directory.segment_firsts()
-    size = sum(os.stat(directory.segment(first)).st_size for first in firsts)
+    size = sum(_bytes_on_disk(directory, first) for first in firsts)
     first, last, oldest, newest = firsts[0], firsts[-1] - 1, None, None
     try:
         with Reader(directory) as reader:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from hbuf.format import index, names
 from hbuf.store import fsops
+from hbuf.store.compress import replace_ranges
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.gate import Gate
 from hbuf.store.index_file import read_index_header
 from hbuf.store.producers import save_producers
 from hbuf.store.recover import write_again
 from hbuf.store.seal import build_tags, producers_until
+from hbuf.store.segment_file import CompressedSegment, PlainSegment, opened_segment
 from hbuf.store.tail import newest_opening, read_opening
 from hbuf.store.whole import is_of, scan_whole
 from hbuf.store.writer import Writer
@@ -45,30 +48,37 @@ def reindex(path: str, *, timeout_seconds: float, notice: Callable[[str], None] 
 
 
 def _reindex_segment(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> bool:
-    path = directory.segment(first)
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        length = os.fstat(fd).st_size
-        opening = read_opening(fd, path.name)
+    path = directory.segment_file(first)
+    with opened_segment(directory, first) as segment:
+        length = segment.length
+        opening = read_opening(segment, path.name)
         old = read_index_header(directory.index(first))
         if old is not None and not is_of(old, opening):
             old = None
         durable = old.durable_length if old else 0
-        found = scan_whole(fd, opening, length)
+        found = scan_whole(segment, opening, length)
         if found.record_behind or (found.end < durable and found.end < length):
             # An index has no way to say which numbers are missing; readers scan where it does not fit.
             notice(f"{path.name}: damaged at byte {found.end}; its index is left as it is")
             return False
-        if found.end > durable:
-            write_again(fd, durable, found.end)
-    finally:
-        os.close(fd)
+    if found.end > durable and isinstance(segment, PlainSegment):
+        _write_again(path, durable, found.end)
+    if isinstance(segment, CompressedSegment) and segment.table_fault:
+        replace_ranges(directory, first, ())
     if durable > length:
         _keep(directory, first, notice)
     header = index.Header(first, found.end, old.erase_counter if old else 0, bytes.fromhex(opening.put_id.decode()))
     content = index.encode_header(header) + b"".join(found.entries)
     fsops.replace_durably(directory.index(first), content, names.NEW_INDEX)
     return True
+
+
+def _write_again(path: Path, start: int, end: int) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        write_again(fd, start, end)
+    finally:
+        os.close(fd)
 
 
 def _keep(directory: BufferDirectory, first: int, notice: Callable[[str], None]) -> None:

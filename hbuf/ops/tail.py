@@ -34,8 +34,8 @@ def _open(reader: Reader, chunk: Chunk, wanted: Filter, opener: Opener) -> tuple
     plain, readable = opener.open(chunk, wanted.without_pattern().places(reader, chunk))
     if wanted.pattern is None:
         return plain, readable
-    matching = set(wanted.places(reader, plain))
-    return plain, [i for i in readable if i in matching]
+    records = ((i, plain.parse(i)) for i in readable)
+    return plain, [i for i, record in records if record is not None and wanted.wants(plain.data, record)]
 
 
 def messages(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hbuf.errors import HbufError, Locked, NotFound, UsageError
+from hbuf.errors import BadInput, HbufError, Locked, NotFound, UsageError
 from hbuf.format.check import Fault
 from hbuf.format.deletes import Retirement
 from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
@@ -22,6 +22,7 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.index_file import read_index_header
 from hbuf.store.lock import Lock
+from hbuf.store.segment_file import opened_segment
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.tail import newest_opening
 
@@ -38,7 +39,9 @@ class Expected:
 def parse_expected(text: str) -> Expected:
     seq, _, record_id = text.partition(":")
     if not seq.isascii() or not seq.isdecimal() or len(record_id) != 64 or set(record_id) - set("0123456789abcdef"):
-        raise UsageError(f"'{text}' is not SEQ:ID", hint="that is a number, a colon, and the 64 digits of an id")
+        raise UsageError(
+            f"'{text}' is not SEQ:ID", hint="that is a number, a colon, and the 64 digits of an id; or a note's file"
+        )
     return Expected(int(seq), record_id)
 
 
@@ -47,7 +50,11 @@ def expected_head(text: str) -> Expected:
     if not os.path.exists(text):
         return parse_expected(text)
     with os_errors(text), open(text, "rb") as file:
-        head = parse_note(file.read(65_537))
+        data = file.read(65_537)
+    try:
+        head = parse_note(data)
+    except BadInput as error:
+        raise BadInput(f"{text}: {error.message}") from None
     return Expected(head.seq, head.id.decode(), head)
 
 
@@ -86,7 +93,7 @@ def _verify(
 ) -> Report:
     report = Report(directory.shown)
     firsts = directory.segment_firsts()
-    lengths = {first: os.stat(directory.segment(first)).st_size for first in firsts}
+    lengths = {first: _length(directory, first) for first in firsts}
     newest = firsts[-1]
     lengths[newest] = _length_to_check(directory, newest, report)
     asked = frozenset(expected.seq for expected in (start, head) if expected)
@@ -118,15 +125,20 @@ def _length_to_check(directory: BufferDirectory, newest: int, report: Report) ->
             lock.acquire(shared=True)
     except Locked:
         header = read_index_header(directory.index(newest))
-        size = os.stat(directory.segment(newest)).st_size
+        size = _length(directory, newest)
         if header is None:
             report.not_checked["a newest segment that is being written and has no index"] = 1
             return size
         return min(header.durable_length, size)
     try:
-        return os.stat(directory.segment(newest)).st_size
+        return _length(directory, newest)
     finally:
         lock.close()
+
+
+def _length(directory: BufferDirectory, first: int) -> int:
+    with opened_segment(directory, first) as segment:
+        return segment.length
 
 
 def _check_settings(directory: BufferDirectory, firsts: list[int], report: Report) -> None:
@@ -187,4 +199,4 @@ def _check_signer(first: SegmentAudit, report: Report, directory: BufferDirector
         return
     if own != signer and not (report.signed and own is None):  # else its first key is not known, which is a fault
         reason = "it is signed by another key" if report.signed else "it is not signed"
-        report.add(directory.segment(first.first).name, Fault("signatures", 0, None, reason))
+        report.add(directory.segment_file(first.first).name, Fault("signatures", 0, None, reason))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hbuf.errors import HbufError
-from hbuf.format import index, names
+from hbuf.format import index
 from hbuf.format.check import (
     ChainState,
     Delete,
@@ -30,6 +29,7 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import read_index_header
 from hbuf.store.seal import terms_of
 from hbuf.store.segment import Window, windows
+from hbuf.store.segment_file import CompressedSegment, OpenSegment, SegmentFile, opened_segment
 from hbuf.store.tail import is_full_put, read_opening
 
 # More are counted, not kept: a segment of garbage has one at every record.
@@ -77,22 +77,29 @@ def audit_segment(path: str, first: int, length: int, newest: bool, asked: Colle
     directory = BufferDirectory(path)
     audit = SegmentAudit(first)
     try:
-        fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _audit(directory, fd, audit, length, newest, asked)
-        finally:
-            os.close(fd)
+        with opened_segment(directory, first) as segment:
+            _audit(directory, segment, audit, length, newest, asked)
     except FileNotFoundError:
         audit.is_there = False
     return audit
 
 
 def _audit(
-    directory: BufferDirectory, fd: int, audit: SegmentAudit, length: int, newest: bool, asked: Collection[int]
+    directory: BufferDirectory,
+    segment: OpenSegment,
+    audit: SegmentAudit,
+    length: int,
+    newest: bool,
+    asked: Collection[int],
 ) -> None:
     first = audit.first
+    if isinstance(segment, CompressedSegment):
+        _audit_compressed(segment, audit, newest)
+    elif directory.compressed(first).exists():
+        name = directory.compressed(first).name
+        audit.notes.append(f"{name}: lies beside the plain segment, which counts; hbuf-compress makes it anew")
     try:
-        opening = read_opening(fd, directory.segment(first).name)
+        opening = read_opening(segment, directory.segment_file(first).name)
     except HbufError as error:
         # Without its PUT neither hash nor id before are known: nothing behind it can be said to be right.
         audit.add(Fault("bytes", 0, None, error.message))
@@ -110,7 +117,7 @@ def _audit(
         audit.add(
             Fault("completeness", 0, None, f"the segment says that its first number is {opening.first}", "incomplete")
         )
-    for window in windows(fd, 0, length, first - 1):
+    for window in windows(segment, 0, length, first - 1):
         if window.damage:
             audit.add(Fault("bytes", window.damage.at, state.next_seq, window.damage.reason))
             continue
@@ -130,9 +137,21 @@ def _audit(
     audit.gone, audit.deletes, audit.encrypted = state.gone, state.deletes, state.encrypted
     audit.last_id, audit.next_seq, audit.last_time = state.prev.decode(), state.next_seq, state.last_time.decode()
     put_id = bytes.fromhex(opening.put_id.decode())
-    _compare_index(directory.index(first), audit, bytes(entries), put_id, length, newest)
+    _compare_index(directory.index(first), audit, bytes(entries), put_id, length, segment, newest)
     tags = encode_tags(first, state.numbered, put_id, terms)
     _compare_tags(directory.tags(first), audit, tags, newest)
+
+
+def _audit_compressed(segment: CompressedSegment, audit: SegmentAudit, newest: bool) -> None:
+    """What is wrong with the file itself. A frame that cannot be decoded is named where its records are read."""
+    if segment.table_fault:
+        audit.add(Fault("bytes", 0, None, segment.table_fault))
+    hole = segment.hole(0)
+    if hole:
+        audit.add(Fault("bytes", 0, None, hole.reason))
+    if newest:
+        reason = "the newest segment is never compressed: one is missing behind it"
+        audit.add(Fault("completeness", segment.length, None, reason))
 
 
 def _put_faults(window: Window, state: ChainState, prev: bytes, fixed: tuple[Any, ...]) -> list[Fault]:
@@ -180,7 +199,15 @@ def _gather(window: Window, terms: dict[bytes, list[int]], asked: Collection[int
                 terms.setdefault(term, []).append(record.seq)
 
 
-def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: bytes, length: int, newest: bool) -> None:
+def _compare_index(
+    path: Path,
+    audit: SegmentAudit,
+    entries: bytes,
+    put_id: bytes,
+    length: int,
+    segment: SegmentFile,
+    newest: bool,
+) -> None:
     header = read_index_header(path)
     if not path.exists():
         audit.notes.append(f"{path.name}: missing; hbuf-reindex makes it anew")
@@ -189,7 +216,7 @@ def _compare_index(path: Path, audit: SegmentAudit, entries: bytes, put_id: byte
         audit.add(Fault("index", 0, None, f"{path.name} is not the index of its segment"))
         return
     # A writer may have gone on since the segment was read.
-    missing = header.durable_length - os.stat(path.with_suffix(names.SEGMENT_SUFFIX)).st_size
+    missing = header.durable_length - segment.length
     if missing > 0:
         reason = f"{path.name} knows of {missing} bytes that are not there"
         audit.add(Fault("completeness", length, audit.next_seq, reason, "incomplete"))

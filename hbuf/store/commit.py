@@ -45,7 +45,7 @@ def cut_back(tail: Tail, length: int) -> None:
 
 def create_segment(directory: BufferDirectory, first: int, put: bytes, put_id: bytes) -> None:
     """A new segment with its index, on disk, under names that appear when both are whole."""
-    if directory.segment(first).exists():
+    if directory.has_segment(first):
         raise Damaged(f"{directory.segment_shown(first)}: is there already, where a new segment was to be opened")
     header = index.encode_header(index.Header(first, len(put), 0, bytes.fromhex(put_id.decode())))
     for temporary, data in ((names.NEW_SEGMENT, put), (names.NEW_INDEX, header)):

@@ -27,9 +27,10 @@ from hbuf.store.keyring import key_of_kind
 
 @dataclass(frozen=True, slots=True)
 class DataKey:
-    """What one writer encrypts with in one segment."""
+    """What one writer encrypts with in one segment, and the PUT that brought it there."""
 
-    segment: int
+    put_at: int
+    put: bytes
     line: bytes  # that each message has
     seal: Seal = field(repr=False)
 
@@ -47,9 +48,9 @@ class DrawnKey:
         sealed = [Recipient(fingerprint_of(public), crypto_box_seal(self._key, public)) for public in public_keys]
         self.recipient_lines = b"".join(map(encode_recipient, sealed))
 
-    def brought_by(self, segment: int, put_at: int) -> DataKey:
-        """The key as it is used behind the PUT at byte `put_at` of a segment."""
-        return DataKey(segment, encode_data_key_line(self._hash, put_at), sealer(self._key, self._uuid))
+    def brought_by(self, put: bytes, put_at: int) -> DataKey:
+        """The key as it is used behind its PUT, at byte `put_at` of a segment."""
+        return DataKey(put_at, put, encode_data_key_line(self._hash, put_at), sealer(self._key, self._uuid))
 
 
 def recipients_bytes(settings: Settings) -> int:

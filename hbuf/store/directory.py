@@ -50,7 +50,7 @@ class BufferDirectory:
             files = os.listdir(self.segments)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(first for file in files if (first := names.parse_segment_file(file)) is not None)
+        return sorted({first for file in files if (first := names.parse_segment_file(file)) is not None})
 
     def exists(self) -> bool:
         """Whether this is a buffer: a directory with at least one segment."""
@@ -74,10 +74,22 @@ class BufferDirectory:
         raise NotFound(f"{self.shown}: is not a buffer", hint="a buffer is a directory with segments/*.http in it")
 
     def segment(self, first: int) -> Path:
+        """A plain segment. Where it is there it counts, whatever lies beside it."""
         return self.segments / (names.segment_stem(first) + names.SEGMENT_SUFFIX)
 
+    def compressed(self, first: int) -> Path:
+        return self.segments / (names.segment_stem(first) + names.COMPRESSED_SUFFIX)
+
+    def segment_file(self, first: int) -> Path:
+        """The file that holds a segment now."""
+        plain, compressed = self.segment(first), self.compressed(first)
+        return compressed if not plain.exists() and compressed.exists() else plain
+
+    def has_segment(self, first: int) -> bool:
+        return self.segment_file(first).exists()
+
     def segment_shown(self, first: int) -> str:
-        return f"{self.shown}: {self.segment(first).name}"
+        return f"{self.shown}: {self.segment_file(first).name}"
 
     def index(self, first: int) -> Path:
         return self.segments / (names.segment_stem(first) + names.INDEX_SUFFIX)

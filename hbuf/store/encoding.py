@@ -19,6 +19,7 @@ from hbuf.format.sealing import MAX_DATA_KEY_LINE_BYTES, TAG_BYTES
 from hbuf.format.settings import Settings, encode_settings
 from hbuf.store.data_keys import DataKey, DrawnKey, recipients_bytes
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.index_file import pread_all
 from hbuf.store.outgoing import Outgoing
 from hbuf.store.signed_writing import Signing
 from hbuf.store.tail import Opening, Tail
@@ -37,7 +38,7 @@ class Encoder:
         put, flags, key = b"", FLAG_UNIT if part.unit else 0, None
         if opening.settings.recipients:
             flags |= FLAG_ENCRYPTED
-            if self._data_key is None or self._data_key.segment != tail.first:
+            if self._data_key is None or not _is_brought(tail, self._data_key):
                 put, prev = self._bring_data_key(tail, time_us)
                 offset += len(put)
             key = self._data_key
@@ -65,13 +66,10 @@ class Encoder:
         """Draws a data key for the segment. Returns the PUT that brings it, and its id."""
         opening = tail.opening
         drawn = DrawnKey(opening.settings, opening.hasher)
-        self._data_key = drawn.brought_by(tail.first, tail.length)
         name, salt = self._name(opening.settings), self._salts(1)[:43]
-        return encode_data_key_put(opening.hasher, name, tail.prev, time_us, salt, drawn.recipient_lines)
-
-    def forget_data_key(self) -> None:
-        """The PUT that brought it did not get to disk."""
-        self._data_key = None
+        put, put_id = encode_data_key_put(opening.hasher, name, tail.prev, time_us, salt, drawn.recipient_lines)
+        self._data_key = drawn.brought_by(put, tail.length)
+        return put, put_id
 
     def deletes(self, tail: Tail, own_lines: Sequence[bytes], time_us: int) -> Batch:
         """Records that say what was erased or retired."""
@@ -123,3 +121,8 @@ class Encoder:
     def _name(self, settings: Settings) -> str:
         """The directory's name wins, where it is a name."""
         return self._directory.name if names.is_buffer_name(self._directory.name) else settings.name
+
+
+def _is_brought(tail: Tail, key: DataKey) -> bool:
+    """Whether the segment has the key's PUT: it may have been cut, or a backup put in the segment's place."""
+    return pread_all(tail.segment_fd, len(key.put), key.put_at) == key.put

@@ -12,7 +12,14 @@ from hbuf.errors import Damaged, HbufError, NotAllowed
 from hbuf.format.chain import COMMITTED, IDENTIFIED
 from hbuf.format.index import FLAG_ENCRYPTED, Entry
 from hbuf.format.scan import Record
-from hbuf.format.sealing import data_key_hash, open_body, parse_data_key_line, parse_recipients, without_data_key_line
+from hbuf.format.sealing import (
+    data_key_hash,
+    is_encrypted,
+    open_body,
+    parse_data_key_line,
+    parse_recipients,
+    without_data_key_line,
+)
 from hbuf.store.data_keys import Identity
 from hbuf.store.reader import Reader
 from hbuf.store.tail import Opening
@@ -46,7 +53,7 @@ class Opener:
             if record is None:
                 self._reader.note_damage(chunk, i)
                 continue
-            if record.salted != b"gone" and _LINE in chunk.data[record.start : record.head_end]:
+            if record.salted != b"gone" and is_encrypted(record.own):
                 try:
                     opened[i] = (record, self._open_body(chunk, record))
                 except HbufError as error:

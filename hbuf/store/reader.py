@@ -24,9 +24,10 @@ from hbuf.format.tags import Tags, parse_tags_file
 from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import opened_index, pread_all
+from hbuf.store.index_file import opened_index
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
+from hbuf.store.segment_file import open_segment
 from hbuf.store.tail import Opening, is_full_put, read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
@@ -174,7 +175,7 @@ class Reader:
         if not view.count:
             return LAST_TIME_US
         entry = view.entry(0)
-        record = record_at(view.fd, entry, view.number(0))
+        record = record_at(view.segment, entry, view.number(0))
         return entry.time_us if record is None else parse_time(record.time.decode())
 
     def time_of(self, seq: int) -> int | None:
@@ -240,6 +241,9 @@ class Reader:
                 self._scan(view)
                 at, last = view.place_of(seq), view.place_of(end)
                 continue
+            for i in range(len(chunk.entries)) if chunk.holes else ():
+                if chunk.is_lost(i):
+                    self.note_damage(chunk, i)
             yield chunk
             at += len(chunk.entries)
 
@@ -259,12 +263,12 @@ class Reader:
     def opening(self, first: int) -> Opening:
         """What the PUTs at the head of a segment say."""
         with fsops.os_errors(self.directory.shown):
-            return read_opening(self._view(first).fd, self.directory.segment_shown(first))
+            return read_opening(self._view(first).segment, self.directory.segment_shown(first))
 
     def put_at(self, first: int, at: int) -> Record | None:
         """The PUT at byte `at` of a segment, where there is one."""
         with fsops.os_errors(self.directory.shown):
-            record = parse_record(pread_all(self._view(first).fd, MAX_SECTION_BYTES + 2, at), 0)
+            record = parse_record(self._view(first).segment.pread(MAX_SECTION_BYTES + 2, at), 0)
         return record if isinstance(record, Record) and record.method == b"PUT" else None
 
     def data_key_puts(self, first: int) -> list[Record]:
@@ -283,7 +287,7 @@ class Reader:
     def _records(self, first: int) -> Iterator[Record]:
         view = self._view(first)
         with fsops.os_errors(self.directory.shown):
-            for window in windows(view.fd, 0, os.fstat(view.fd).st_size, first - 1):
+            for window in windows(view.segment, 0, view.segment.length, first - 1):
                 yield from window.records
 
     # Segments
@@ -296,14 +300,14 @@ class Reader:
         view = self._views.get(first)
         newest = first == self._firsts[-1]
         if view is None:
-            view = View(first, os.open(self.directory.segment(first), os.O_RDONLY | os.O_CLOEXEC))
+            view = View(first, open_segment(self.directory, first))
             self._views[first] = view
         if not view.count:
             self._read_opening(view)  # before its first message a segment may get another PUT
         if view.scanned:
             view.forget()  # there may be an index by now
         with opened_index(self.directory.index(first), first) as known:
-            length = os.fstat(view.fd).st_size
+            length = view.segment.length
             right = known is not None and known.header.durable_length <= length and view.take(known)
         if not right:
             self._scan(view)
@@ -313,7 +317,7 @@ class Reader:
 
     def _read_opening(self, view: View) -> None:
         try:
-            opening = read_opening(view.fd, self.directory.segment_shown(view.first))
+            opening = read_opening(view.segment, self.directory.segment_shown(view.first))
         except Damaged:
             self.damage[view.first, 0] = "the record that opens the segment is damaged"
         else:
@@ -330,23 +334,23 @@ class Reader:
             with opened_index(self.directory.index(view.first), view.first) as known:
                 if known is not None and not view.take(known):
                     return
-            length = os.fstat(view.fd).st_size
+            length = view.segment.length
             if length <= view.shown:
                 return
-            if _is_on_disk(view.fd):
+            if _is_on_disk(view.segment.fd):
                 self._add_verified(view, length)
 
     def _add_verified(self, view: View, length: int) -> None:
         """Entries for whole, verified, complete records behind what is shown."""
-        opening = read_opening(view.fd, self.directory.segment_shown(view.first))
+        opening = read_opening(view.segment, self.directory.segment_shown(view.first))
         found = found_by_put(opening)
         if view.count:
             last = view.entry(view.count - 1)
-            record = record_at(view.fd, last, view.number(view.count - 1))
+            record = record_at(view.segment, last, view.number(view.count - 1))
             if record is None:
                 return
             found = Found(last.end, state_behind(opening, record), last.time_us)
-        scan_on(view.fd, found, opening, length)
+        scan_on(view.segment, found, opening, length)
         view.entries += b"".join(found.entries)
         view.shown = found.end
 
@@ -359,14 +363,16 @@ class Reader:
         with self._shared_lock(wait=newest) as alone:
             if newest and not alone:
                 raise Locked(f"{self.directory.shown}: is being written, and there is no index to read by")
-            length = os.fstat(view.fd).st_size
+            length = view.segment.length
             view.entries.clear()
             view.numbers = []
             view.shown = length
             view.scanned = True
             start = view.start
-            if newest and start and _is_on_disk(view.fd):
-                found = scan_whole(view.fd, read_opening(view.fd, self.directory.segment_shown(view.first)), length)
+            if newest and start and _is_on_disk(view.segment.fd):
+                found = scan_whole(
+                    view.segment, read_opening(view.segment, self.directory.segment_shown(view.first)), length
+                )
                 view.entries += b"".join(found.entries)
                 view.numbers += range(view.first, found.state.next_seq)
                 if not found.record_behind:
@@ -378,7 +384,7 @@ class Reader:
         """Entries of all well-formed records from `start` on, but for the one at `skip`, which does not verify."""
         numbers = view.numbers if view.numbers is not None else []
         builder = EntryBuilder(start)
-        for window in windows(view.fd, start, length, numbers[-1] if numbers else view.first - 1):
+        for window in windows(view.segment, start, length, numbers[-1] if numbers else view.first - 1):
             if window.damage:
                 self.damage[view.first, window.damage.at] = window.damage.reason
             for record in window.records:

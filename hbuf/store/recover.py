@@ -23,6 +23,7 @@ from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import IndexFile, opened_index, pread_all, read_index_header
 from hbuf.store.segment import record_at, windows
+from hbuf.store.segment_file import PlainSegment
 from hbuf.store.tail import Opening, Tail, index_header, read_opening
 from hbuf.store.whole import found_by_index, found_by_put, is_of, scan_on
 
@@ -51,9 +52,14 @@ def open_tail(
     `admit` raises where the writer may not append: then nothing is put right either.
     """
     path = directory.segment(first)
+    if not path.exists() and directory.compressed(first).exists():
+        raise Damaged(
+            f"{directory.segment_shown(first)}: the newest segment is never compressed: one is missing behind it",
+            hint="restore it from a backup; to go on without it, unpack this one with zstd -d",
+        )
     segment_fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        opening = read_opening(segment_fd, directory.segment_shown(first))
+        opening = read_opening(PlainSegment(segment_fd), directory.segment_shown(first))
         admit(opening)
         return _open_tail(directory, first, path, segment_fd, opening, notice)
     except BaseException:
@@ -69,23 +75,24 @@ def _open_tail(
     opening: Opening,
     notice: Callable[[str], None],
 ) -> Tail | Stranded:
+    segment = PlainSegment(segment_fd)
     if opening.first != first:
         raise Damaged(
             f"{directory.segment_shown(first)}: byte 0: the segment says that its first number is {opening.first}"
         )
-    length = os.fstat(segment_fd).st_size
+    length = segment.length
     header = read_index_header(directory.index(first))
     if header is not None and not is_of(header, opening):
         header = None
     durable = header.durable_length if header else 0
     with opened_index(directory.index(first), first) as index_file:
-        found = found_by_index(segment_fd, index_file, opening, length) if index_file else None
+        found = found_by_index(segment, index_file, opening, length) if index_file else None
         listed = index_file.count if index_file and found else None
     found = found or found_by_put(opening)
     if found.end < length:
-        scan_on(segment_fd, found, opening, length)
+        scan_on(segment, found, opening, length)
     if found.end < durable or (header is None and found.record_behind):
-        stranded = _strand(directory, first, segment_fd, opening, length)
+        stranded = _strand(directory, first, segment, opening, length)
         notice(
             f"{path.name}: damaged at byte {found.end}; nothing was cut, and messages go on"
             f" from {stranded.next_seq} in a new segment"
@@ -116,16 +123,16 @@ def _open_tail(
     return tail
 
 
-def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Opening, length: int) -> Stranded:
+def _strand(directory: BufferDirectory, first: int, segment: PlainSegment, opening: Opening, length: int) -> Stranded:
     """Where messages go on behind a damaged segment: past every number that it or its index knows."""
     stranded = Stranded(opening, first, opening.last_id, opening.last_time_us)
     start = opening.length
     with opened_index(directory.index(first), first) as listed:
         if listed and is_of(listed.header, opening) and index.joins(index.parse_entries(listed.entries()), start):
             # The index tells where records begin: what looks like one inside a damaged body is not believed.
-            _strand_behind(stranded, listed, segment_fd)
+            _strand_behind(stranded, listed, segment)
             start = listed.header.durable_length
-    for window in windows(segment_fd, start, length, stranded.next_seq - 1):
+    for window in windows(segment, start, length, stranded.next_seq - 1):
         for record in window.records:
             if record.seq >= stranded.next_seq:
                 stranded.next_seq = record.seq + 1
@@ -135,12 +142,12 @@ def _strand(directory: BufferDirectory, first: int, segment_fd: int, opening: Op
     return stranded
 
 
-def _strand_behind(stranded: Stranded, listed: IndexFile, segment_fd: int) -> None:
+def _strand_behind(stranded: Stranded, listed: IndexFile, segment: PlainSegment) -> None:
     """Behind all that the index lists, following the last of it that can be read."""
     first = stranded.next_seq
     stranded.next_seq = first + listed.count
     for place in reversed(range(listed.count)):
-        record = record_at(segment_fd, listed.entry(place), first + place)
+        record = record_at(segment, listed.entry(place), first + place)
         if record is not None:
             stranded.follow(record)
             return

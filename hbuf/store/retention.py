@@ -70,7 +70,7 @@ def plan_retirement(directory: BufferDirectory, settings: Settings, now_us: int,
     if not count:
         return plan
     _check_joins(directory, firsts[: count + 1])
-    size = sum(os.stat(directory.segment(first)).st_size for first in firsts[:count])
+    size = sum(os.stat(directory.segment_file(first)).st_size for first in firsts[:count])
     end, end_id = firsts[count] - 1, opening_of(directory, firsts[count]).prev
     return replace(plan, segments=tuple(firsts[:count]), end=end, end_id=end_id, bytes=size, reason=reason)
 
@@ -84,7 +84,7 @@ def _asked(directory: BufferDirectory, firsts: list[int], settings: Settings, no
         count = next((i for i, time_us in enumerate(ends) if time_us >= limit_us), sealed)
         yield count, f"retention_age {encode_duration(settings.retention_age)}"
     if settings.retention_bytes is not None:
-        sizes = [os.stat(directory.segment(first)).st_size for first in firsts]
+        sizes = [os.stat(directory.segment_file(first)).st_size for first in firsts]
         rests = (sum(sizes[i:]) + (_DELETE_BYTES if i else 0) for i in range(sealed))
         count = next((i for i, rest in enumerate(rests) if rest <= settings.retention_bytes), sealed)
         yield count, f"retention_bytes {settings.retention_bytes}"

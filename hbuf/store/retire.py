@@ -103,8 +103,9 @@ def keep_puts(directory: BufferDirectory, firsts: Sequence[int]) -> None:
 def _unlink_segments(directory: BufferDirectory, firsts: Sequence[int]) -> None:
     for first in firsts:
         # The segment first: what a crash leaves is never listed as one, and the next retirement sweeps it up.
-        for path in (directory.segment(first), directory.index(first), directory.tags(first)):
-            with contextlib.suppress(FileNotFoundError):
+        segments = directory.segment(first), directory.compressed(first)
+        for path in (*segments, directory.index(first), directory.tags(first)):
+            if path.exists():
                 fsops.unlink(path)
         # Each by itself: a power cut may keep any of several names, and must not leave a gap.
         fsops.sync_directory(directory.segments)

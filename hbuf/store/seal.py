@@ -5,14 +5,13 @@ The reading is done without the lock, for a sealed segment does not change; the 
 
 from __future__ import annotations
 
-import os
-
 from hbuf.format.scan import Record, key_of, tags_of
 from hbuf.format.tags import encode_tags, key_term, tag_term
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import opened_index, pread_all
+from hbuf.store.index_file import opened_index
 from hbuf.store.producers import Producers, load_producers, save_producers
 from hbuf.store.segment import WINDOW_BYTES, record_at, windows
+from hbuf.store.segment_file import SegmentFile, opened_segment
 from hbuf.store.tail import read_opening
 
 _TERM_LINES = (b"\r\nx-hbuf-key: ", b"\r\nx-hbuf-tag: ")
@@ -22,26 +21,22 @@ _NEWEST = 2**62  # no message has a greater number
 
 def build_tags(directory: BufferDirectory, first: int) -> bytes:
     """The tags file of a segment, from its records."""
-    path = directory.segment(first)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        opening = read_opening(fd, path.name)
+    with opened_segment(directory, first) as segment:
+        opening = read_opening(segment, directory.segment_file(first).name)
         put_id = bytes.fromhex(opening.put_id.decode())
-        length = os.fstat(fd).st_size
+        length = segment.length
         with opened_index(directory.index(first), first) as listed:
-            if listed and listed.header.durable_length == length and not _mentions(fd, length, _TERM_LINES):
+            if listed and listed.header.durable_length == length and not _mentions(segment, length, _TERM_LINES):
                 return encode_tags(first, listed.count, put_id, {})
         terms: dict[bytes, list[int]] = {}
         count = 0
-        for window in windows(fd, opening.length, length, first - 1):
+        for window in windows(segment, opening.length, length, first - 1):
             for record in window.records:
                 count += record.seq > 0
                 if record.seq >= first:
                     for term in terms_of(window.data, record):
                         terms.setdefault(term, []).append(record.seq)
         return encode_tags(first, count, put_id, terms)
-    finally:
-        os.close(fd)
 
 
 def terms_of(data: bytes, record: Record) -> list[bytes]:
@@ -71,32 +66,30 @@ def producers_until(directory: BufferDirectory, end_seq: int, *, anew: bool = Fa
 
 
 def _read_on(directory: BufferDirectory, first: int, producers: Producers, end_seq: int) -> None:
-    path = directory.segment(first)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        start = read_opening(fd, path.name).length
-        length = os.fstat(fd).st_size
+    with opened_segment(directory, first) as segment:
+        start = read_opening(segment, directory.segment_file(first).name).length
+        length = segment.length
         with opened_index(directory.index(first), first) as listed:
             if listed and first <= producers.as_of < first + listed.count:
                 start = listed.entry(producers.as_of - first).end
-            if listed and not _mentions(fd, length, _PRODUCER_LINES, start):
+            if listed and not _mentions(segment, length, _PRODUCER_LINES, start):
                 last_seq = min(first + listed.count - 1, end_seq)
-                last = record_at(fd, listed.entry(last_seq - first), last_seq) if last_seq > producers.as_of else None
+                last = (
+                    record_at(segment, listed.entry(last_seq - first), last_seq) if last_seq > producers.as_of else None
+                )
                 if last:
                     producers.as_of, producers.as_of_id = last_seq, last.id
                     return
-        for window in windows(fd, start, length, max(first - 1, producers.as_of)):
+        for window in windows(segment, start, length, max(first - 1, producers.as_of)):
             wanted = [record for record in window.records if producers.as_of < record.seq <= end_seq]
             producers.note(window.data, wanted)
-    finally:
-        os.close(fd)
 
 
-def _mentions(fd: int, length: int, lines: tuple[bytes, ...], start: int = 0) -> bool:
+def _mentions(segment: SegmentFile, length: int, lines: tuple[bytes, ...], start: int = 0) -> bool:
     """Whether one of `lines` may be in any record: much faster than parsing, for the many segments without."""
     overlap = max(map(len, lines))
     for at in range(start, length, WINDOW_BYTES):
-        data = pread_all(fd, WINDOW_BYTES + overlap, at)
+        data = segment.pread(WINDOW_BYTES + overlap, at)
         if any(line in data for line in lines):
             return True
     return False
@@ -115,11 +108,8 @@ def _is_in_log(directory: BufferDirectory, producers: Producers, firsts: list[in
         if listed is None or place >= listed.count:
             return False
         entry = listed.entry(place)
-    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        record = record_at(fd, entry, producers.as_of)
-    finally:
-        os.close(fd)
+    with opened_segment(directory, first) as segment:
+        record = record_at(segment, entry, producers.as_of)
     return record is not None and record.id == producers.as_of_id
 
 

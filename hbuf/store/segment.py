@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hbuf.format import index
 from hbuf.format.scan import Record, Unreadable, can_follow, parse_record, record_starts, scan
-from hbuf.store.index_file import pread_all
+from hbuf.store.segment_file import SegmentFile
 
 WINDOW_BYTES = 1024 * 1024
 
@@ -32,7 +32,7 @@ class Window(NamedTuple):
     damage: Damage | None
 
 
-def windows(fd: int, start: int, end: int, after: int) -> Iterator[Window]:
+def windows(segment: SegmentFile, start: int, end: int, after: int) -> Iterator[Window]:
     """Every record from `start` to `end` of a segment, in windows; past damage it goes on with the next record.
 
     `after` is the number that the first record follows: no number is believed that could not be there.
@@ -42,8 +42,10 @@ def windows(fd: int, start: int, end: int, after: int) -> Iterator[Window]:
     base = start
     size = WINDOW_BYTES
     while at < end:
-        base, data = at, pread_all(fd, min(size, end - at), at)
-        if not data:
+        wanted = min(size, end - at)
+        base, data = at, segment.pread(wanted, at)
+        hole = segment.hole(at + len(data)) if len(data) < wanted else None
+        if not data and hole is None:
             yield Window(at, b"", [], Damage(at, end, "the file ends here"))
             return
         found = scan(data)
@@ -52,40 +54,47 @@ def windows(fd: int, start: int, end: int, after: int) -> Iterator[Window]:
             yield Window(base, data, found.records, None)
             at = base + found.end
             size = WINDOW_BYTES
-        unreadable = found.unreadable
-        if unreadable is None or found.records:
             continue
-        if unreadable.needed and base + len(data) < end:
+        unreadable = found.unreadable or Unreadable(0, "nothing can be read", 1)
+        if unreadable.needed and len(data) == wanted < end - at:
             size = max(size * 2, unreadable.needed)
             continue
-        following = _find_behind(fd, at + 1, end, after)
-        yield Window(base, b"", [], Damage(at, following, unreadable.reason))
+        reason = hole.reason if hole is not None and unreadable.needed else unreadable.reason
+        following = _find_behind(segment, at + 1, end, after)
+        yield Window(base, b"", [], Damage(at, following, reason))
         at = following
         size = WINDOW_BYTES
 
 
-def _find_behind(fd: int, start: int, end: int, after: int) -> int:
+def _find_behind(segment: SegmentFile, start: int, end: int, after: int) -> int:
     """Where the next record begins behind damage that ends no earlier than `start`, or `end`."""
     at = start
     while at < end:
-        data = pread_all(fd, min(WINDOW_BYTES, end - at), at)
+        wanted = min(WINDOW_BYTES, end - at)
+        data = segment.pread(wanted, at)
         for candidate in record_starts(data):
             record = parse_record(data, candidate)
             if isinstance(record, Unreadable) and record.needed:
-                whole = pread_all(fd, min(record.needed, end - at - candidate), at + candidate)
+                whole = segment.pread(min(record.needed, end - at - candidate), at + candidate)
                 record = parse_record(whole, 0)
             if isinstance(record, Record) and can_follow(record, after, at + candidate - start):
                 return at + candidate
-        if at + len(data) >= end or not data:
+        if len(data) < wanted:
+            hole = segment.hole(at + len(data))
+            if hole is None:
+                return end
+            at = hole.end
+            continue
+        if at + len(data) >= end:
             return end
         # The next start may lie across the edge of this window.
         at += max(1, len(data) - 256)
     return end
 
 
-def record_at(fd: int, entry: index.Entry, seq: int) -> Record | None:
+def record_at(segment: SegmentFile, entry: index.Entry, seq: int) -> Record | None:
     """The record that an entry points to, where it is there and says the same; positions count from its start."""
-    data = pread_all(fd, entry.end - entry.offset, entry.offset)
+    data = segment.pread(entry.end - entry.offset, entry.offset)
     record = parse_record(data, 0)
     if isinstance(record, Unreadable) or not says_the_same(record, entry, seq):
         return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from hbuf.errors import HbufError
 from hbuf.format.settings import Settings, parse_settings
 from hbuf.store.directory import BufferDirectory
+from hbuf.store.segment_file import opened_segment
 from hbuf.store.tail import Opening, read_opening
 
 
@@ -34,14 +33,8 @@ def _settings_before(directory: BufferDirectory, opening: Opening, firsts: list[
         return opening.earlier
     if len(firsts) < 2:
         return None
-    path = directory.segment(firsts[-2])
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None  # retired meanwhile: whoever did that had put buffer.json right
-    try:
-        return read_opening(fd, path.name).settings
-    except HbufError:
-        return None
-    finally:
-        os.close(fd)
+        with opened_segment(directory, firsts[-2]) as segment:
+            return read_opening(segment, directory.segment_shown(firsts[-2])).settings
+    except (HbufError, FileNotFoundError):
+        return None  # damaged; or retired meanwhile, by somebody who had put buffer.json right

@@ -5,9 +5,7 @@ So nobody can slip records in for an honest writer to sign over, and a writer wi
 
 from __future__ import annotations
 
-import os
-
-from hbuf.errors import Damaged, NotAllowed, UsageError
+from hbuf.errors import Damaged, HbufError, NotAllowed, UsageError
 from hbuf.format.check import ChainState, Keys, is_put_signed, keys_of, keys_reason
 from hbuf.format.key_line import split_key_line
 from hbuf.format.note import head_text, is_signed
@@ -15,8 +13,11 @@ from hbuf.format.record import Sign
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import opened_index
 from hbuf.store.segment import record_at
+from hbuf.store.segment_file import PlainSegment, opened_segment
 from hbuf.store.signing import RecoveryKey, Signer
 from hbuf.store.tail import Opening, Tail, read_opening
+
+_TELLS_MORE = "hbuf-verify --signer tells more"
 
 
 class Signing:
@@ -30,6 +31,9 @@ class Signing:
     def admit(self, opening: Opening) -> None:
         """Refuses a key that does not sign behind `opening`, and one that is missing. It changes nothing."""
         where = self._directory.shown
+        reason = _opening_reason(self._directory, opening)
+        if reason:
+            raise Damaged(f"{self._directory.segment_shown(opening.first)}: byte 0: {reason}", hint=_TELLS_MORE)
         if opening.keys.sign is None and self._signer is not None:
             raise UsageError(f"{where}: is not signed, and that was fixed when it was made")
         if opening.keys.sign is not None and self._signer is None:
@@ -58,7 +62,7 @@ class Signing:
         reason = unsigned_end(self._directory, tail) if tail.opening.keys.sign is not None else None
         if reason:
             where = self._directory.segment_shown(tail.first)
-            raise Damaged(f"{where}: {reason}", hint="hbuf-verify --signer tells more")
+            raise Damaged(f"{where}: {reason}", hint=_TELLS_MORE)
 
     def head_signer(self, uuid: str) -> Sign | None:
         return self._signer.head_signer(uuid) if self._signer is not None else None
@@ -76,14 +80,12 @@ class Signing:
 def unsigned_end(directory: BufferDirectory, tail: Tail) -> str | None:
     """Why the last record cannot be signed over, or None: by the key that was announced, it is signed itself."""
     opening = tail.opening
-    if not opening.is_signed_inside:
-        return "byte 0: a PUT is not signed by the key before it"
     if not tail.count:
-        return _unsigned_opening(directory, tail.first, opening)
+        return None
     with opened_index(directory.index(tail.first), tail.first) as listed:
         last = listed.last if listed else None
     seq = tail.next_seq - 1
-    record = record_at(tail.segment_fd, last, seq) if last else None
+    record = record_at(PlainSegment(tail.segment_fd), last, seq) if last else None
     if record is None or opening.keys.sign is None:
         return f"message {seq} cannot be read"
     text = head_text(opening.settings.uuid, seq, record.id)
@@ -92,33 +94,45 @@ def unsigned_end(directory: BufferDirectory, tail: Tail) -> str | None:
     return None
 
 
-def _unsigned_opening(directory: BufferDirectory, first: int, opening: Opening) -> str | None:
-    """The first PUT of all is signed by its own key, any other by a key of the segment before."""
-    earlier = [each for each in directory.segment_firsts() if each < first]
-    if not earlier and first == 1:
-        own = opening.first_keys.sign
-        is_own = own is not None and is_put_signed(opening.first_put, own)
-        return None if is_own else "byte 0: the first PUT is not signed by its own key"
-    before = _keys_of_segment(directory, earlier[-1]) if earlier else _keys_of_retired(directory, first)
-    if before is None:
-        return f"byte 0: nobody announced its key: {directory.keys.name} is missing or damaged"
-    reason = keys_reason(opening.first_put, before, ChainState())
-    return f"byte 0: {reason}" if reason else None
+def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
+    """Why the PUTs of a segment cannot be right: each is signed by a key before it, the first of all by its own."""
+    if not opening.is_signed_inside:
+        return "a PUT is not signed by the key before it"
+    earlier = [first for first in directory.segment_firsts() if first < opening.first]
+    own = opening.first_keys.sign
+    if not earlier and opening.first > 1:
+        return _reason_behind_retired(directory, opening)
+    if not earlier:
+        is_own = own is None or is_put_signed(opening.first_put, own)
+        return None if is_own else "the first PUT is not signed by its own key"
+    for first in reversed(earlier):
+        before = _keys_of_segment(directory, first)
+        if before is None:
+            continue
+        if first == earlier[-1]:
+            return keys_reason(opening.first_put, before, ChainState())
+        # What lies between is damaged. Whether a buffer is signed is fixed for good.
+        return None if (before.sign is None) == (own is None) else "whether a buffer is signed has changed"
+    return None
 
 
-def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys:
-    fd = os.open(directory.segment(first), os.O_RDONLY | os.O_CLOEXEC)
+def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
+    """None where the opening of a segment cannot be read."""
     try:
-        return read_opening(fd, directory.segment_shown(first)).keys
-    finally:
-        os.close(fd)
+        with opened_segment(directory, first) as segment:
+            return read_opening(segment, directory.segment_shown(first)).keys
+    except HbufError:
+        return None
 
 
-def _keys_of_retired(directory: BufferDirectory, first: int) -> Keys | None:
-    """Those of the last PUT of a retired segment before `first`."""
+def _reason_behind_retired(directory: BufferDirectory, opening: Opening) -> str | None:
+    """The key before a segment that is the first one left was announced by a PUT in keys.http."""
     try:
         puts, _ = split_key_line(directory.keys.read_bytes())
     except FileNotFoundError:
-        return None
-    earlier = [put for seq, put in puts if seq < first]
-    return keys_of(earlier[-1]) if earlier else None
+        puts = []
+    before = next((keys_of(put) for seq, put in reversed(puts) if seq < opening.first), None)
+    if before is None:
+        is_signed = opening.first_keys.sign is not None
+        return f"nobody announced its key: {directory.keys.name} is missing or damaged" if is_signed else None
+    return keys_reason(opening.first_put, before, ChainState())

@@ -66,7 +66,7 @@ class Signer:
         if key.public != announced:
             raise NotAllowed(
                 f"{where}: is signed, and not with the key {self.path}",
-                hint="the key file may be an older copy: keys go on with every segment",
+                hint="the key file may be an older copy, or the buffer may have lost its newest segments",
             )
         return replace(key, buffer=uuid, first=key.first or key.public, put=opening.last_id, next_secret=None)
 

@@ -16,7 +16,7 @@ from hbuf.format.scan import Record, own_values, parse_record
 from hbuf.format.settings import Settings, parse_settings
 from hbuf.format.times import parse_time
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.index_file import pread_all
+from hbuf.store.segment_file import SegmentFile, opened_segment
 
 # One PUT has about a thousand; more is read where that is not enough.
 _USUAL_BYTES = 4096
@@ -73,10 +73,10 @@ class Tail:
         os.close(self.index_fd)
 
 
-def read_opening(fd: int, where: str) -> Opening:
+def read_opening(segment: SegmentFile, where: str) -> Opening:
     """Reads the PUTs that a segment begins with. Raises Damaged where there is none."""
     size = _USUAL_BYTES
-    data = pread_all(fd, size, 0)
+    data = segment.pread(size, 0)
     puts: list[tuple[bytes, Record]] = []
     at = 0
     while True:
@@ -84,7 +84,7 @@ def read_opening(fd: int, where: str) -> Opening:
         if not isinstance(record, Record):
             if record.needed and len(data) == size:
                 size = at + max(record.needed, MAX_SECTION_BYTES) * 2
-                data = pread_all(fd, size, 0)
+                data = segment.pread(size, 0)
                 continue
             break
         if record.method != b"PUT" or not is_full_put(record):
@@ -152,8 +152,5 @@ def index_header(tail: Tail) -> index.Header:
 def newest_opening(directory: BufferDirectory) -> Opening:
     """The opening of the newest segment: what the settings are now."""
     newest = directory.segment_firsts()[-1]
-    fd = os.open(directory.segment(newest), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return read_opening(fd, directory.segment_shown(newest))
-    finally:
-        os.close(fd)
+    with opened_segment(directory, newest) as segment:
+        return read_opening(segment, directory.segment_shown(newest))

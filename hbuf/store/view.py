@@ -6,15 +6,15 @@ It does not decide what may be shown: the reader does.
 from __future__ import annotations
 
 import bisect
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hbuf.format import index
 from hbuf.format.scan import Record, Unreadable, parse_record
 from hbuf.format.times import parse_time
-from hbuf.store.index_file import IndexFile, pread_all
+from hbuf.store.index_file import IndexFile
 from hbuf.store.segment import record_at, says_the_same
+from hbuf.store.segment_file import OpenSegment
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -27,6 +27,7 @@ class Chunk(NamedTuple):
     data: bytes
     entries: list[index.Entry]
     suspect: bool = False  # a record does not look like one: each is parsed before it is shown
+    holes: Sequence[tuple[int, int]] = ()  # from where to where nothing could be read: `data` has zeros there
 
     def seqs(self) -> range:
         return range(self.first, self.first + len(self.entries))
@@ -34,14 +35,21 @@ class Chunk(NamedTuple):
     def parse(self, i: int) -> Record | None:
         """Record `i`, or None where its bytes are damaged."""
         entry = self.entries[i]
+        if self.is_lost(i):
+            return None
         record = parse_record(self.data, entry.offset - self.base)
         if isinstance(record, Unreadable) or not says_the_same(record, entry, self.first + i):
             return None
         return record
 
+    def is_lost(self, i: int) -> bool:
+        """Whether some of record `i` could not be read at all."""
+        entry = self.entries[i]
+        return any(start < entry.end and entry.offset < end for start, end in self.holes)
+
     def looks_whole(self) -> bool:
         """Whether a record begins where each must, and the first and the last are ones. A look, not a proof."""
-        if self.parse(0) is None or self.parse(len(self.entries) - 1) is None:
+        if self.holes or self.parse(0) is None or self.parse(len(self.entries) - 1) is None:
             return False
         starts, before, data = (b"\r\nPOST /b/", b"\r\nDELETE /b/"), self.base + 2, self.data
         return all(data.startswith(starts, entry[1] - before) for entry in self.entries[1:])
@@ -71,16 +79,20 @@ class Chunk(NamedTuple):
         at = self.data.find(needle)
         while at >= 0:
             i = bisect.bisect_right(self.entries, self.base + at, key=lambda entry: entry.offset) - 1
-            yield i
-            at = self.data.find(needle, self.entries[i].end - self.base)
+            end = self.entries[i].end - self.base
+            if at < end:
+                yield i
+                at = self.data.find(needle, end)
+            else:  # in a PUT between two records
+                at = self.data.find(needle, at + 1)
 
 
 class View:
     """One segment, open, with entries for what may be shown of it."""
 
-    def __init__(self, first: int, fd: int) -> None:
+    def __init__(self, first: int, segment: OpenSegment) -> None:
         self.first = first
-        self.fd = fd
+        self.segment = segment
         self.start = 0  # where the first message begins
         self.put_id = b""
         self.shown = 0  # how far entries reach, in bytes
@@ -128,7 +140,7 @@ class View:
             self.shown = max(self.shown, known.header.durable_length)  # a further PUT may be on its way
             return True
         # Where the last record is not as it says, either it is wrong, or the record is damaged and all entries join.
-        is_there = record_at(self.fd, last, self.first + known.count - 1) is not None
+        is_there = record_at(self.segment, last, self.first + known.count - 1) is not None
         if not is_there and not index.joins(index.parse_entries(known.entries()), self.start):
             return False
         if known.header.durable_length > self.shown:
@@ -149,14 +161,21 @@ class View:
         if not index.joins(entries, self.entry(at - 1).end if at else self.start):
             return None
         length = entries[-1].end - base
-        data = pread_all(self.fd, length, base)
-        if len(data) < length:
-            return None
-        chunk = Chunk(self.number(at), base, data, entries)
+        data = self.segment.pread(length, base)
+        holes: list[tuple[int, int]] = []
+        while len(data) < length:
+            start = base + len(data)
+            hole = self.segment.hole(start)
+            if hole is None:
+                return None
+            holes.append((start, hole.end))
+            data = (data + bytes(hole.end - start))[:length]
+            data += self.segment.pread(length - len(data), base + len(data))
+        chunk = Chunk(self.number(at), base, data, entries, holes=holes)
         return chunk._replace(suspect=not chunk.looks_whole())
 
     def close(self) -> None:
-        os.close(self.fd)
+        self.segment.close()
 
 
 def search_time(view: View, time_us: int) -> int:
@@ -170,7 +189,7 @@ def is_boundary(view: View, at: int, time_us: int) -> bool:
         return True
     for i, is_earlier in ((at - 1, True), (at, False)):
         if 0 <= i < view.count:
-            record = record_at(view.fd, view.entry(i), view.number(i))
+            record = record_at(view.segment, view.entry(i), view.number(i))
             if record is None or (parse_time(record.time.decode()) < time_us) != is_earlier:
                 return False
     return True

@@ -14,6 +14,7 @@ from hbuf.format.scan import Record
 from hbuf.format.times import encode_time
 from hbuf.store.index_file import IndexFile
 from hbuf.store.segment import record_at, windows
+from hbuf.store.segment_file import SegmentFile
 from hbuf.store.tail import Opening
 
 
@@ -39,7 +40,7 @@ def is_of(header: index.Header, opening: Opening) -> bool:
     return header.first == opening.first and header.put_id.hex().encode() == opening.put_id
 
 
-def found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length: int) -> Found | None:
+def found_by_index(segment: SegmentFile, listed: IndexFile, opening: Opening, length: int) -> Found | None:
     """What the index lists, if it belongs to this segment and its last entry is really there: no scan is needed."""
     durable = listed.header.durable_length
     if not is_of(listed.header, opening) or durable > length or listed.has_holes():
@@ -48,7 +49,7 @@ def found_by_index(segment_fd: int, listed: IndexFile, opening: Opening, length:
     if last is None:
         return found_by_put(opening) if durable == opening.length else None
     seq = opening.first + listed.count - 1
-    record = record_at(segment_fd, last, seq)
+    record = record_at(segment, last, seq)
     place = unit_place(record.own) if record else None
     if record is None or (place and place[0] < place[1]):
         return None
@@ -82,19 +83,19 @@ def found_by_put(opening: Opening) -> Found:
     return Found(opening.length, state, opening.last_time_us)
 
 
-def scan_whole(segment_fd: int, opening: Opening, length: int) -> Found:
+def scan_whole(segment: SegmentFile, opening: Opening, length: int) -> Found:
     """All that is whole, verified and complete from the opening on, as if there were no index."""
     found = found_by_put(opening)
-    scan_on(segment_fd, found, opening, length)
+    scan_on(segment, found, opening, length)
     return found
 
 
-def scan_on(segment_fd: int, found: Found, opening: Opening, length: int) -> None:
+def scan_on(segment: SegmentFile, found: Found, opening: Opening, length: int) -> None:
     """Moves `found` on over all that is whole, verified and complete."""
     builder = EntryBuilder(found.end)
     state = replace(found.state)
     pending: list[bytes] = []  # entries of records that are not settled yet: of a unit, or of a batch that is signed
-    rest = windows(segment_fd, found.end, length, found.state.next_seq - 1)
+    rest = windows(segment, found.end, length, found.state.next_seq - 1)
     for window in rest:
         if window.damage:
             found.record_behind = window.damage.end < length

@@ -27,6 +27,7 @@ from hbuf.store.markers import write_marker
 from hbuf.store.outgoing import Appended, Outgoing, fresh_places
 from hbuf.store.recover import Stranded, open_tail
 from hbuf.store.seal import build_tags, producers_until
+from hbuf.store.segment_file import PlainSegment
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.signed_writing import Signing
 from hbuf.store.signing import RecoveryKey, Signer
@@ -34,6 +35,7 @@ from hbuf.store.tail import Tail, read_opening
 
 MAX_UNIT_BYTES = 1024**3
 _DAY_US = 86_400_000_000
+_COMPRESS_WAIT_SECONDS = 1  # for the lock; what is not compressed now, hbuf-compress does later
 
 
 class Writer:
@@ -200,7 +202,7 @@ class Writer:
         mine = os.fstat(tail.segment_fd)
         if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, tail.length):
             return False
-        return not (tail.count and self.directory.segment(tail.next_seq).exists())
+        return not (tail.count and self.directory.has_segment(tail.next_seq))
 
     def _forget_tail(self) -> None:
         if self._tail is not None:
@@ -299,7 +301,6 @@ class Writer:
 
     def _undo(self, tail: Tail, length: int) -> None:
         """Takes back a batch that failed. If even that fails nobody may append: the buffer is closed."""
-        self._encoder.forget_data_key()
         try:
             cut_back(tail, length)
         except OSError as second:
@@ -322,7 +323,7 @@ class Writer:
         if tail.count == 0:
             self._commit(tail, put, b"")
             sync_and_list(tail)
-            tail.opening = read_opening(tail.segment_fd, self.directory.segment(tail.first).name)
+            tail.opening = read_opening(PlainSegment(tail.segment_fd), self.directory.segment(tail.first).name)
             self._signing.take_key(tail.opening)
             tail.prev, tail.last_time_us = put_id, time_us
             return
@@ -347,7 +348,11 @@ class Writer:
         return found
 
     def seal_rolled(self) -> None:
-        """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need."""
+        """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need.
+
+        Where the settings say so they are compressed after that.
+        """
+        compress = self._tail is not None and self._tail.opening.settings.compress
         while self._sealed:
             first = self._sealed.pop()
             with contextlib.suppress(OSError, HbufError):
@@ -359,3 +364,7 @@ class Writer:
                     self._ledger.save(producers)
                 finally:
                     self._gate.leave()
+                if compress:
+                    from hbuf.store.compress import compress_segment
+
+                    compress_segment(self.directory, first, self._gate, timeout_seconds=_COMPRESS_WAIT_SECONDS)

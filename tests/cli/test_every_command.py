@@ -21,7 +21,7 @@ PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
 TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"]}
-TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-pause", "hbuf-reindex", "hbuf-retire", "hbuf-set"]
+TAKES_TIMEOUT = ["hbuf-append", "hbuf-close", "hbuf-compress", "hbuf-pause", "hbuf-reindex", "hbuf-retire", "hbuf-set"]
 # These make what is missing, the others need it.
 MAKERS = ["hbuf-append", "hbuf-create"]
 READERS = [name for name in TAKE_A_BUFFER if name not in MAKERS]
@@ -58,6 +58,7 @@ SAYS_NOTHING = [
     ["hbuf-pause", "orders"],
     ["hbuf-pause", "--resume", "orders"],
     ["hbuf-pause", "orders", "--", "true"],
+    ["hbuf-compress", "orders"],
     ["hbuf-reindex", "orders"],
     ["hbuf-retire", "orders"],
     ["hbuf-verify", "--quiet", "orders"],

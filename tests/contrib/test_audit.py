@@ -15,6 +15,7 @@ from itertools import repeat
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from hbuf.format.chain import ZERO_ID, commitment, hasher_named, record_id
 from hbuf.format.check import ChainState, check_records
@@ -314,3 +315,48 @@ def test_usage_no_buffer_and_no_hash_tool(auditor: Auditor, tmp_path: Path) -> N
     done = auditor.run(auditor.write(build("blake3")), PATH=str(tools))
     assert done.returncode == 69
     assert "b3sum is needed" in done.stderr
+    done = auditor.run(pack(auditor.write(build("sha256"))), PATH=str(tools))
+    assert (done.returncode, done.stdout) == (69, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "zstdcat is needed, and is not installed" in done.stderr
+
+
+def pack(buffer: Path) -> Path:
+    """Compresses all segments but the newest."""
+    compress = zstandard.ZstdCompressor(write_checksum=True).compress
+    for path in sorted(buffer.glob("segments/*.http"))[:-1]:
+        path.with_name(f"{path.name}.zst").write_bytes(compress(path.read_bytes()))
+        path.unlink()
+    return buffer
+
+
+needs_zstd = pytest.mark.skipif(shutil.which("zstdcat") is None, reason="zstd is not installed")
+
+
+@needs_zstd
+def test_compressed_segments_are_unpacked_and_checked(auditor: Auditor) -> None:
+    segments = build()
+    plain = auditor.run(auditor.write(segments))
+    assert plain.returncode == 0
+    buffer = pack(auditor.write(segments))
+    packed = auditor.run(buffer)
+    assert (packed.returncode, packed.stdout, packed.stderr) == (0, plain.stdout, "")
+    # Where both are there, the plain one counts.
+    (buffer / "segments" / f"{1:020}.http").write_bytes(segments[0])
+    (buffer / "segments" / f"{1:020}.http.zst").write_bytes(b"garbage")
+    assert auditor.run(buffer).stdout == plain.stdout
+
+
+@needs_zstd
+def test_fault_in_a_compressed_segment_is_named(auditor: Auditor) -> None:
+    segments = build()
+    flipped = [flip(segments[0], segments[0].index(b"plain")), *segments[1:]]
+    done = auditor.run(pack(auditor.write(flipped)))
+    assert done.returncode == 65
+    assert re.search(r"/0+1\.http\.zst: byte \d+: the id does not match what it covers$", done.stdout.strip())
+    buffer = pack(auditor.write(segments))
+    file = sorted(buffer.glob("segments/*.zst"))[1]
+    file.write_bytes(flip(file.read_bytes(), 60))
+    done = auditor.run(buffer)
+    assert done.returncode == 65
+    assert done.stdout.strip().endswith(f"{file.name}: byte 0: the compressed segment cannot be unpacked")

@@ -64,7 +64,16 @@ def test_table_of_settings_names_them_in_their_order() -> None:
 
 def test_table_of_settings_tells_the_defaults() -> None:
     told = {name: default.strip("`").replace(",", "") for name, (_, default, _) in settings_table().items()}
-    for name in ("format", "hash", "erasable", "segment_bytes", "segment_messages", "segment_age", "max_message_bytes"):
+    for name in (
+        "format",
+        "hash",
+        "erasable",
+        "segment_bytes",
+        "segment_messages",
+        "segment_age",
+        "max_message_bytes",
+        "compress",
+    ):
         assert told[name] == json.dumps(getattr(DEFAULTS, name))
 
 

@@ -128,7 +128,7 @@ class Ledger:
         return lambda number, record_id: encode_signature(sign(text(uuid, number, record_id)))
 
     def slip_in(self, body: bytes, damage: bytes) -> None:
-        """Appends a message that is chained and not signed, with damage behind it. The index says that it is durable."""
+        """Appends a message that is chained and not signed, and damage. The index says that all of it is durable."""
         segment = self.segments[-1]
         data, settings = segment.read_bytes(), read_settings(str(self.path))
         last = scan(data).records[-1]

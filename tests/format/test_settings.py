@@ -43,6 +43,16 @@ def test_settings_of_later_versions_are_kept_in_their_order() -> None:
     assert change_settings(given, {"segment_bytes": "1MiB"}).others == given.others
 
 
+def test_setting_that_came_later_is_written_only_where_it_is_not_the_default() -> None:
+    assert b"compress" not in encode_settings(GIVEN)
+    assert parse_settings(encode_settings(GIVEN)) == GIVEN
+    compressing = set_values(GIVEN, {"compress": "true"})
+    assert b'"compress": true' in encode_settings(compressing)
+    assert parse_settings(encode_settings(compressing)) == compressing
+    with pytest.raises(Damaged):
+        parse_settings(encode_settings(compressing).replace(b'"compress": true', b'"compress": 1'))
+
+
 def changed(**values: Any) -> bytes:
     return json.dumps(json.loads(encode_settings(GIVEN)) | values).encode()
 

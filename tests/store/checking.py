@@ -8,13 +8,15 @@ takes another message and verifies.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import hbuf
-from hbuf.errors import Damaged
+from hbuf.errors import Damaged, HbufError
 from hbuf.format.message import Message
 from hbuf.ops.verify import verify
 from hbuf.store.directory import BufferDirectory
@@ -69,13 +71,17 @@ def append_to(path: Path, *bodies: bytes, key: Path | None = None) -> list[Store
         return append(writer, bodies)
 
 
-def read_all(path: Path) -> list[Message]:
-    """All messages that a reader shows, without changing anything."""
+def read_all(path: Path, identity: Path | None = None) -> list[Message]:
+    """All messages that a reader shows, without changing anything. `identity` decrypts."""
     messages: list[Message] = []
     with contextlib.suppress(Damaged):  # raised behind the last message that can be read
-        for message in hbuf.open(path).read("first"):
+        for message in _opened(path, identity).read("first"):
             messages.append(message)
     return messages
+
+
+def _opened(path: Path, identity: Path | None) -> hbuf.Buffer:
+    return hbuf.open(path, identities=[identity] if identity else [])
 
 
 def stored_of(messages: Iterable[Message]) -> list[Stored]:
@@ -90,6 +96,7 @@ def check_survived(
     shown: Iterable[Stored] = (),
     may_fail: bool = False,
     key: Path | None = None,
+    identity: Path | None = None,
 ) -> None:
     """Checks a buffer after a fault. `attempted` are the bodies that may be there as well, `shown` what a reader saw.
 
@@ -97,10 +104,11 @@ def check_survived(
     missing.
     """
     must = sorted({*answered, *shown})
-    before = stored_of(read_all(path))
+    before = stored_of(read_all(path, identity))
     _check_messages(before, must, attempted, may_fail)
     [further] = append_to(path, FURTHER, key=key)
-    after = stored_of(read_all(path) if may_fail else hbuf.open(path).read("first"))  # the library raises for damage
+    # The library raises for damage.
+    after = stored_of(read_all(path, identity) if may_fail else _opened(path, identity).read("first"))
     _check_messages(after, [*must, further], attempted, may_fail)
     assert after[: len(before)] == before, "a message that a reader had shown is gone or has changed"
     assert after[-1] == further
@@ -130,3 +138,21 @@ def _check_messages(
     known = {stored.body for stored in must} | set(attempted)
     strangers = [stored for stored in found if stored.body not in known]
     assert not strangers, f"nobody sent these: {strangers}"
+
+
+def refused(work: Callable[[], object], error: type[HbufError], below: Path) -> str:
+    """Does what must be refused, and must change nothing."""
+    before = content_of(below)
+    with pytest.raises(error) as caught:
+        work()
+    assert content_of(below) == before
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def content_of(below: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(below)): each.read_bytes() for each in sorted(below.rglob("*")) if each.is_file()}
+
+
+def segment_of(path: Path, first: int) -> Path:
+    return path / "segments" / f"{first:020d}.http"

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import hbuf.store.compress
+from hbuf.ops.create import create
+from hbuf.store.signing import Signer
+
+from .compressed_buffer import FRAME_BYTES, CompressedBuffer
+from .signed_scenarios import KEY, PUBLICS, RECOVERY_KEY, make_key
+
 _MEMORY = Path("/dev/shm")
 
 
@@ -37,3 +44,25 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"mounting is not permitted here: {ran.stderr.strip()}")
     yield mounted
     subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.fixture
+def signed(ram_path: Path) -> Path:
+    """An empty signed buffer, three messages a segment. Keys, and a recovery key, are in `keys` beside it."""
+    make_key(ram_path, KEY)
+    make_key(ram_path, RECOVERY_KEY, "recovery")
+    settings = {"segment_messages": "3"}
+    create(str(ram_path / "orders"), settings, signer=Signer(ram_path / KEY), recovery_key=PUBLICS[RECOVERY_KEY])
+    return ram_path / "orders"
+
+
+@pytest.fixture
+def audit(signed: Path) -> Path:
+    """The key file of the buffer `signed`."""
+    return signed.parent / KEY
+
+
+@pytest.fixture
+def compressed(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompressedBuffer:
+    monkeypatch.setattr(hbuf.store.compress, "FRAME_BYTES", FRAME_BYTES)
+    return CompressedBuffer(ram_path / "orders")

@@ -159,8 +159,9 @@ class Disk:
 
     def _file(self, fd: int) -> File:
         inode = os.fstat(fd).st_ino
-        if inode not in self._files:
-            path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        path = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        # A file system may give the inode of a file that is gone to the next one.
+        if inode not in self._files or (path.exists() and path.name not in self._folder(path.parent).names()):
             self._create_file(path, fd, existed=False)
         return self._files[inode]
 

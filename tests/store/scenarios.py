@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hbuf.ops.compress import compress
 from hbuf.ops.create import create
 from hbuf.ops.reindex import reindex
 from hbuf.ops.set import read_settings, set_settings
+from hbuf.ops.verify import verify
 from hbuf.store.outgoing import Outgoing
 
 from .checking import Answers, Stored, append, append_to, check_survived, open_writer, read_all
@@ -37,6 +39,7 @@ class Scenario:
     locks_readers_out: bool = False  # without an index they wait for the lock, which the worker has
     fewest_calls: int = 3  # that change files: with fewer the scenario would not do what it says
     key: str | None = None  # of a signed buffer: the key file, below the directory that the scenario was given
+    identity: str | None = None  # the key file that decrypts an encrypted one, below the same directory
     again: Callable[[Path], None] = lambda where: None  # what its user does first, who was not told that it was done
 
     def __str__(self) -> str:
@@ -46,7 +49,8 @@ class Scenario:
         """`where` is the directory that the scenario was given."""
         path = buffer_in(where)
         self.open_again(where, answers)
-        check_survived(path, answers.stored, self.attempted, shown=shown, key=self.key_in(where))
+        key, identity = self.key_in(where), self.identity_in(where)
+        check_survived(path, answers.stored, self.attempted, shown=shown, key=key, identity=identity)
         self.check(path, answers)
 
     def open_again(self, where: Path, answers: Answers) -> None:
@@ -57,6 +61,9 @@ class Scenario:
 
     def key_in(self, where: Path) -> Path | None:
         return where / self.key if self.key else None
+
+    def identity_in(self, where: Path) -> Path | None:
+        return where / self.identity if self.identity else None
 
 
 def buffer_in(where: Path) -> Path:
@@ -89,6 +96,16 @@ def some_messages(where: Path, answers: Answers) -> None:
 
 def small_segments(where: Path, answers: Answers) -> None:
     create(str(buffer_in(where)), {"segment_messages": "2"})
+    answers.note_stored(append_to(buffer_in(where), *BEFORE))
+
+
+def segments_to_compress(where: Path, answers: Answers) -> None:
+    create(str(buffer_in(where)), {"segment_messages": "2"})
+    answers.note_stored(append_to(buffer_in(where), *LONG, *BEFORE))
+
+
+def compressing_segments(where: Path, answers: Answers) -> None:
+    create(str(buffer_in(where)), {"segment_messages": "2", "compress": "true"})
     answers.note_stored(append_to(buffer_in(where), *BEFORE))
 
 
@@ -183,6 +200,11 @@ def _reindex(where: Path, answers: Answers) -> None:
     reindex(str(buffer_in(where)), timeout_seconds=20)
 
 
+def _compress(where: Path, answers: Answers) -> None:
+    compress(str(buffer_in(where)), timeout_seconds=20)
+    answers.note_done("compressed")
+
+
 # What is asked afterwards, beside what is always asked
 
 
@@ -205,6 +227,18 @@ def _sending_again_stores_what_is_missing(path: Path, answers: Answers) -> None:
     sent = [*BEFORE, *WHILE[:3]]
     _send(path, sent, 1)
     assert sorted(message.body for message in read_all(path) if message.body in sent) == sorted(sent)
+
+
+def _can_be_compressed_to_the_end(path: Path, answers: Answers) -> None:
+    segments = path / "segments"
+    if "compressed" in answers.done:
+        assert not (segments / f"{1:020d}.http").exists()
+    before = read_all(path)
+    assert compress(str(path), timeout_seconds=20)
+    assert read_all(path) == before
+    assert len(list(segments.glob("*.http"))) == 1
+    assert not list(segments.glob(".new-compressed*"))
+    assert verify(str(path), jobs=1).ok
 
 
 CREATING = Scenario("creating", nothing, _create, (WHILE[0],), makes=True, fewest_calls=15)
@@ -235,6 +269,17 @@ PRODUCING = Scenario(
     "producing", messages_of_a_producer, _send_on, tuple(WHILE[:3]), _sending_again_stores_what_is_missing
 )
 REINDEXING = Scenario("reindexing", messages_of_a_producer, _reindex, fewest_calls=15)
+COMPRESSING = Scenario(
+    "compressing", segments_to_compress, _compress, (), _can_be_compressed_to_the_end, fewest_calls=15
+)
+COMPRESSING_AS_IT_ROLLS = Scenario(
+    "compressing as it rolls",
+    compressing_segments,
+    _append_over_segments,
+    (*WHILE, *LONG),
+    _can_be_compressed_to_the_end,
+    fewest_calls=60,
+)
 
 SCENARIOS = [
     CREATING,
@@ -247,4 +292,6 @@ SCENARIOS = [
     UNITS_OF_MESSAGES,
     PRODUCING,
     REINDEXING,
+    COMPRESSING,
+    COMPRESSING_AS_IT_ROLLS,
 ]

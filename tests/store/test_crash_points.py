@@ -16,6 +16,7 @@ from hbuf.ops.create import create
 
 from .checking import Answers, Stored, check_survived
 from .dying import Moment, changing_calls, work_until
+from .encrypted_scenarios import ENCRYPTED
 from .real_command import APPEND, ENVIRONMENT
 from .scenarios import SCENARIOS, Scenario
 from .signed_scenarios import SIGNED
@@ -25,7 +26,7 @@ LINES = 400  # offered to each command: they and their receipts fit into a pipe 
 
 
 @pytest.mark.parametrize("moment", ["before", "in the middle of", "after"])
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *SIGNED], ids=str)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *SIGNED, *ENCRYPTED], ids=str)
 def test_killed_at_every_call_it_keeps_what_it_answered_for(scenario: Scenario, moment: Moment, ram_path: Path) -> None:
     prepared = ram_path / "prepared"
     prepared.mkdir()

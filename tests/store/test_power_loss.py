@@ -14,6 +14,7 @@ from hbuf.ops.verify import verify
 from hbuf.store import fsops
 
 from .checking import Answers, Stored, append_to, check_survived, read_all, stored_of
+from .encrypted_scenarios import ENCRYPTED, ENCRYPTED_ROLLING
 from .forgetful import Disk, Folder, Loss, build, left_on_disk
 from .losses import LOSSES, all_but_second, by_chance, every
 from .scenarios import (
@@ -58,7 +59,7 @@ def cuts_of(
 
     def note() -> None:
         exists = bool(list(buffer_in(where).glob("segments/*.http")))
-        shown = stored_of(read_all(buffer_in(where))) if exists and readers else []
+        shown = stored_of(read_all(buffer_in(where), scenario.identity_in(where))) if exists and readers else []
         cuts.append(Cut(disk.snapshot(), answers.copy(), shown))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -90,7 +91,7 @@ def prepared(scenario: Scenario, where: Path) -> Answers:
     return answers
 
 
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *SIGNED], ids=str)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *SIGNED, *ENCRYPTED], ids=str)
 def test_power_cut_takes_nothing_that_was_answered_for_or_shown(scenario: Scenario, ram_path: Path) -> None:
     answers = prepared(scenario, ram_path / "here")
     cuts = cuts_of(scenario, ram_path / "here", answers, readers=not scenario.locks_readers_out)
@@ -173,7 +174,9 @@ def cuts_behind_a_kill(scenario: Scenario, where: Path, answers: Answers, sync: 
     return cuts
 
 
-@pytest.mark.parametrize("scenario", [CREATING, ROLLING, SIGNED_CREATING, SIGNED_ROLLING, NEW_LINE], ids=str)
+@pytest.mark.parametrize(
+    "scenario", [CREATING, ROLLING, SIGNED_CREATING, SIGNED_ROLLING, NEW_LINE, ENCRYPTED_ROLLING], ids=str
+)
 def test_names_that_a_killed_process_did_not_sync_are_on_disk_before_they_are_built_upon(
     scenario: Scenario, ram_path: Path
 ) -> None:
