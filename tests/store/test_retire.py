@@ -7,6 +7,7 @@ import pytest
 
 from hbuf.errors import Closed, NotAllowed, Paused
 from hbuf.ops.close import close
+from hbuf.ops.compress import compress
 from hbuf.ops.pause import pause, resume
 from hbuf.ops.reindex import reindex
 from hbuf.ops.retire import retire
@@ -253,6 +254,21 @@ def test_signed_buffer_needs_its_key_only_when_something_goes(tmp_path: Path) ->
         retire(str(buffer.path), timeout_seconds=0)
     assert buffer.firsts[0] == 1
     assert buffer.retire().segments == (1, 3)
+
+
+def test_compressed_segments_go_as_plain_ones_do(tmp_path: Path) -> None:
+    buffer = Retiring(tmp_path / "orders", retention_age="3d", retention_messages="5")
+    buffer.append(10)
+    plain = buffer.segment(1).read_bytes()
+    compress(str(buffer.path), timeout_seconds=20)
+    buffer.segment(1).write_bytes(plain)  # as a crash leaves it: both are there
+    size = buffer.segment(1).stat().st_size + sum(
+        buffer.segment(first).with_suffix(".http.zst").stat().st_size for first in (3, 5)
+    )
+    plan = buffer.retire()
+    assert (plan.segments, plan.bytes) == ((1, 3, 5), size)
+    assert retired(buffer.path) == 6
+    assert min(file.name for file in (buffer.path / "segments").iterdir()).startswith(f"{7:020d}")
 
 
 # Producers
