@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -168,7 +168,7 @@ class Buffer:
         """
         refused: list[HbufError] = []
         with Reader(self._directory) as reader:
-            opener = self._opener(reader, refused)
+            opener = self._opener(reader, refused.append)
             end = reader.end_seq if until is None else min(reader.resolve(_place(until)), reader.end_seq)
             found = tail_op.messages(reader, reader.resolve(_place(place)), end, _filter(key, tag, pattern), opener)
             for number, message in enumerate(found):
@@ -182,9 +182,9 @@ class Buffer:
     def follow(
         self, place: str | Place = "end", *, key: str | None = None, tag: str | None = None, pattern: str | None = None
     ) -> Iterator[Message]:
-        """Messages from `place` on, for ever, as they come."""
+        """Messages from `place` on, for ever, as they come. What the given identities cannot decrypt is an error."""
         with Reader(self._directory) as reader:
-            opener = self._opener(reader, [])
+            opener = self._opener(reader, _raise)
             yield from tail_op.follow(reader, _place(place), _filter(key, tag, pattern), opener)
 
     def verify(self, *, head: str | None = None, signer: str | None = None) -> Report:
@@ -201,8 +201,12 @@ class Buffer:
             self._writer = Writer(self._directory, timeout_seconds=self._timeout_seconds, signer=signer)
         return self._writer
 
-    def _opener(self, reader: Reader, refused: list[HbufError]) -> Opener | None:
-        return Opener(reader, self._identities, refused.append) if self._identities else None
+    def _opener(self, reader: Reader, notice: Callable[[HbufError], None]) -> Opener | None:
+        return Opener(reader, self._identities, notice) if self._identities else None
+
+
+def _raise(error: HbufError) -> None:
+    raise error
 
 
 def _signer(path: str | os.PathLike[str] | None) -> Signer | None:

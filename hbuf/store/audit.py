@@ -151,7 +151,7 @@ def _audit_compressed(segment: CompressedSegment, audit: SegmentAudit, newest: b
         audit.add(Fault("bytes", 0, None, hole.reason))
     if newest:
         reason = "the newest segment is never compressed: one is missing behind it"
-        audit.add(Fault("completeness", segment.length, None, reason))
+        audit.add(Fault("completeness", segment.length, None, reason, "incomplete"))
 
 
 def _put_faults(window: Window, state: ChainState, prev: bytes, fixed: tuple[Any, ...]) -> list[Fault]:

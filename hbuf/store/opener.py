@@ -13,6 +13,7 @@ from hbuf.format.chain import COMMITTED, IDENTIFIED
 from hbuf.format.index import FLAG_ENCRYPTED, Entry
 from hbuf.format.scan import Record
 from hbuf.format.sealing import (
+    Recipient,
     data_key_hash,
     is_encrypted,
     open_body,
@@ -39,6 +40,7 @@ class Opener:
         self._notice = notice
         self._data_keys: dict[bytes, bytes] = {}  # by their hash
         self._openings: dict[int, Opening] = {}
+        self._recipients: dict[int, list[Recipient]] = {}  # of whole segments, where a hint was wrong
 
     def concerns(self, chunk: Chunk) -> bool:
         """Whether any message of a chunk may be encrypted. The index is not asked: it is no evidence."""
@@ -89,20 +91,42 @@ class Opener:
             hint = "--identity KEY reads it; --json shows what can be read without"
             raise NotAllowed(f"{self._where(record.seq)} is encrypted", hint=hint)
         put = self._reader.put_at(first, line.put_at)
-        puts = [put] if put is not None else self._reader.data_key_puts(first)
-        recipients = [recipient for each in puts for recipient in parse_recipients(each.own)]
-        if not recipients:
-            raise Damaged(f"{self._where(record.seq)} has a data key that is not in this buffer")
-        mine = [each for each in recipients if each.fingerprint in self._identities]
-        if not mine:
-            raise NotAllowed(f"{self._where(record.seq)} is encrypted to others, and not to the key that was given")
-        for recipient in mine:
-            key = self._identities[recipient.fingerprint].unseal(recipient.sealed)
+        recipients = parse_recipients(put.own) if put is not None else []
+        key = self._unsealed(recipients, line.hash, opening)
+        if key is None and not (recipients and not self._mine(recipients)):
+            recipients = self._all_recipients(first)
+            key = self._unsealed(recipients, line.hash, opening)
+        if key is not None:
+            self._data_keys[line.hash] = key
+            return key
+        where = self._where(record.seq)
+        if recipients and not self._mine(recipients):
+            raise NotAllowed(f"{where} is encrypted to others, and not to the key that was given")
+        if any(self._unseal(recipient) is None for recipient in self._mine(recipients)):
+            raise Damaged(f"{where} has a data key that is damaged")
+        raise Damaged(f"{where} has a data key that is not in this buffer")
+
+    def _all_recipients(self, first: int) -> list[Recipient]:
+        """Those of all PUTs of a segment: the offset in a message's head is a hint. Read once."""
+        if first not in self._recipients:
+            puts = self._reader.puts(first)
+            self._recipients[first] = [recipient for put in puts for recipient in parse_recipients(put.own)]
+        return self._recipients[first]
+
+    def _mine(self, recipients: list[Recipient]) -> list[Recipient]:
+        return [each for each in recipients if each.fingerprint in self._identities]
+
+    def _unseal(self, recipient: Recipient) -> bytes | None:
+        return self._identities[recipient.fingerprint].unseal(recipient.sealed)
+
+    def _unsealed(self, recipients: list[Recipient], key_hash: bytes, opening: Opening) -> bytes | None:
+        """The data key with this hash, where one of the recipients' boxes holds it."""
+        for recipient in self._mine(recipients):
+            key = self._unseal(recipient)
             # The cipher does not commit to its key: without this, one stored body could have two meanings.
-            if key is not None and data_key_hash(opening.hasher, key) == line.hash:
-                self._data_keys[line.hash] = key
+            if key is not None and data_key_hash(opening.hasher, key) == key_hash:
                 return key
-        raise Damaged(f"{self._where(record.seq)} has a data key that is damaged")
+        return None
 
     def _is_in_chain(
         self, first: int, record: Record, head: bytes, fields: bytes, stored: bytes, opening: Opening

@@ -28,7 +28,7 @@ from hbuf.store.listed import ListedSegments
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
 from hbuf.store.segment_file import open_segment
-from hbuf.store.tail import Opening, is_full_put, read_opening
+from hbuf.store.tail import Opening, read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
@@ -232,17 +232,18 @@ class Reader(ListedSegments):
             record = parse_record(self._view(first).segment.pread(MAX_SECTION_BYTES + 2, at), 0)
         return record if isinstance(record, Record) and record.method == b"PUT" else None
 
-    def data_key_puts(self, first: int) -> list[Record]:
-        """All records inside a segment that bring a data key, found by reading all of it."""
-        return [record for record in self._records(first) if record.method == b"PUT" and not is_full_put(record)]
+    def puts(self, first: int) -> list[Record]:
+        """All PUTs of a segment, found by reading all of it."""
+        return [record for record in self._records(first) if record.method == b"PUT"]
 
     def id_before(self, first: int, seq: int) -> bytes:
-        """The id of the record before message `seq`, found by reading the segment up to it."""
-        prev = b""
-        for record in self._records(first):
-            if record.seq == seq:
-                break
-            prev = record.id
+        """The id of the record before message `seq`, by what is listed: only what lies between is read."""
+        view = self._view(first)
+        place = view.place_of(seq)
+        start, prev = view.entry(place - 1).offset if place else 0, b""
+        with fsops.os_errors(self.directory.shown):
+            for window in windows(view.segment, start, view.entry(place).offset, seq - 2):
+                prev = window.records[-1].id if window.records else prev
         return prev
 
     def _records(self, first: int) -> Iterator[Record]:

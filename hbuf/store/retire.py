@@ -103,8 +103,8 @@ def keep_puts(directory: BufferDirectory, firsts: Sequence[int]) -> None:
 def _unlink_segments(directory: BufferDirectory, firsts: Sequence[int]) -> None:
     for first in firsts:
         # The segment first: what a crash leaves is never listed as one, and the next retirement sweeps it up.
-        segments = directory.segment(first), directory.compressed(first)
-        for path in (*segments, directory.index(first), directory.tags(first)):
+        files = (directory.segment(first), directory.compressed(first), directory.index(first), directory.tags(first))
+        for path in files:
             if path.exists():
                 fsops.unlink(path)
         # Each by itself: a power cut may keep any of several names, and must not leave a gap.

@@ -101,7 +101,7 @@ def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
     earlier = [first for first in directory.segment_firsts() if first < opening.first]
     own = opening.first_keys.sign
     if not earlier and opening.first > 1:
-        return _reason_behind_retired(directory, opening)
+        return _behind_retired_reason(directory, opening)
     if not earlier:
         is_own = own is None or is_put_signed(opening.first_put, own)
         return None if is_own else "the first PUT is not signed by its own key"
@@ -116,6 +116,15 @@ def _opening_reason(directory: BufferDirectory, opening: Opening) -> str | None:
     return None
 
 
+def _behind_retired_reason(directory: BufferDirectory, opening: Opening) -> str | None:
+    before = _keys_of_retired(directory, opening.first)
+    if before is not None:
+        return keys_reason(opening.first_put, before, ChainState())
+    if opening.first_keys.sign is None:
+        return None
+    return f"nobody announced its key: {directory.keys.name} is missing or damaged"
+
+
 def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
     """None where the opening of a segment cannot be read."""
     try:
@@ -125,14 +134,11 @@ def _keys_of_segment(directory: BufferDirectory, first: int) -> Keys | None:
         return None
 
 
-def _reason_behind_retired(directory: BufferDirectory, opening: Opening) -> str | None:
-    """The key before a segment that is the first one left was announced by a PUT in keys.http."""
+def _keys_of_retired(directory: BufferDirectory, first: int) -> Keys | None:
+    """Those of the last PUT of a retired segment before `first`."""
     try:
         puts, _ = split_key_line(directory.keys.read_bytes())
     except FileNotFoundError:
-        puts = []
-    before = next((keys_of(put) for seq, put in reversed(puts) if seq < opening.first), None)
-    if before is None:
-        is_signed = opening.first_keys.sign is not None
-        return f"nobody announced its key: {directory.keys.name} is missing or damaged" if is_signed else None
-    return keys_reason(opening.first_put, before, ChainState())
+        return None
+    earlier = [put for seq, put in puts if seq < first]
+    return keys_of(earlier[-1]) if earlier else None

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 import hbuf.store.compress
+from hbuf.format.chain import Hasher
+from hbuf.format.settings import Settings
 from hbuf.ops.create import create
+from hbuf.store import encoding
+from hbuf.store.data_keys import DrawnKey
 from hbuf.store.signing import Signer
 
 from .compressed_buffer import FRAME_BYTES, CompressedBuffer
+from .encryption_keys import make_identity
 from .signed_scenarios import KEY, PUBLICS, RECOVERY_KEY, make_key
 
 _MEMORY = Path("/dev/shm")
@@ -66,3 +71,29 @@ def audit(signed: Path) -> Path:
 def compressed(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompressedBuffer:
     monkeypatch.setattr(hbuf.store.compress, "FRAME_BYTES", FRAME_BYTES)
     return CompressedBuffer(ram_path / "orders")
+
+
+@pytest.fixture
+def alice(ram_path: Path) -> Path:
+    """A key file that decrypts."""
+    return make_identity(ram_path, "alice")
+
+
+@pytest.fixture
+def bob(ram_path: Path) -> Path:
+    """Another one."""
+    return make_identity(ram_path, "bob")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The data keys that writers draw from now on, as they are."""
+    keys: list[bytes] = []
+
+    class Drawing(DrawnKey):
+        def __init__(self, settings: Settings, hasher: Hasher) -> None:
+            super().__init__(settings, hasher)
+            keys.append(self._key)
+
+    monkeypatch.setattr(encoding, "DrawnKey", Drawing)
+    return keys
