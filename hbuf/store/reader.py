@@ -12,7 +12,6 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
 from hbuf.format import index
@@ -25,6 +24,7 @@ from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import opened_index, read_index_header
+from hbuf.store.listed import ListedSegments
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
 from hbuf.store.segment_file import open_segment
@@ -33,20 +33,15 @@ from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
 _WAIT_SECONDS = 10
-_Found = TypeVar("_Found")
 
 
-class Reader:
+class Reader(ListedSegments):
     """Not for two threads at once. `refresh` looks again at what there is."""
 
     def __init__(self, directory: BufferDirectory) -> None:
-        directory.require()
-        self.directory = directory
+        super().__init__(directory)
         self.damage: dict[tuple[int, int], str] = {}  # (segment, byte): what is wrong there
-        self._views: dict[int, View] = {}
         self._lock = Lock(directory)
-        self._firsts: list[int] = []
-        self.retired_seq = 0  # the last number that was asked for and is retired
         self.refresh()
 
     def __enter__(self) -> Reader:
@@ -71,36 +66,6 @@ class Reader:
             if before is not None and before != newest and before in self._views:
                 self._load(before)  # it was the newest: it may have got more before it was sealed
             self._again_if_retired(lambda: self._load(self._firsts[-1]))
-
-    def _listed(self) -> list[int]:
-        firsts = self.directory.segment_firsts()
-        if not firsts:
-            self.directory.require()
-        return firsts
-
-    def _let_go(self) -> None:
-        """Closes retired segments: as long as one is open it takes room on the disk."""
-        for first in [first for first in self._views if first < self._firsts[0]]:
-            self._views.pop(first).close()
-
-    def _again_if_retired(self, look: Callable[[], _Found]) -> _Found:
-        """What `look` finds. Where a segment was retired before it could be opened, the segments are listed again."""
-        while True:
-            try:
-                return look()
-            except FileNotFoundError:
-                if not self._pass_over_retired():
-                    raise
-
-    def _pass_over_retired(self) -> bool:
-        """Drops the segments that are not there any more. Those that came are for `refresh`. False where all are."""
-        listed = self._listed()
-        left = [first for first in self._firsts if first >= listed[0]]
-        if left == self._firsts:
-            return False
-        self._firsts = left or listed
-        self._let_go()
-        return True
 
     @property
     def first_seq(self) -> int:
@@ -218,10 +183,6 @@ class Reader:
                 raise
             return True
         return False
-
-    def _note_retired(self, start: int, last: int) -> None:
-        if last >= start:
-            self.retired_seq = max(self.retired_seq, last)
 
     def _segment_chunks(self, first: int, start: int, end: int, wanted: list[int] | None) -> Iterator[Chunk]:
         view = self._view(first)

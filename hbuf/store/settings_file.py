@@ -36,5 +36,5 @@ def _settings_before(directory: BufferDirectory, opening: Opening, firsts: list[
     try:
         with opened_segment(directory, firsts[-2]) as segment:
             return read_opening(segment, directory.segment_shown(firsts[-2])).settings
-    except HbufError:
-        return None
+    except (HbufError, FileNotFoundError):
+        return None  # damaged; or retired meanwhile, by somebody who had put buffer.json right
