@@ -40,8 +40,8 @@ def check_buffer(path: Path) -> list[str]:
     return [*map(str, report.faults[:_MOST_FAULTS]), *(f"not checked: {what}" for what in report.not_checked)]
 
 
-def stored_messages(path: Path) -> list[Message]:
-    return list(hbuf.open(path).read("first"))
+def stored_messages(buffer: hbuf.Buffer) -> list[Message]:
+    return list(buffer.read("first"))
 
 
 def check_messages(stored: Sequence[Message], writings: Sequence[Writing]) -> list[str]:

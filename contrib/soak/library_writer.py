@@ -1,6 +1,6 @@
 """Appends through the library until it is told to stop or is killed.
 
-Usage: library_writer.py BUFFER NAME library|units|clock SEED STOP_FILE
+Usage: library_writer.py BUFFER NAME library|units|clock SEED STOP_FILE [SIGN_KEY]
 
 Prints `SEQ ID` for each message once it is acknowledged, as hbuf-append -v does.
 """
@@ -19,6 +19,7 @@ from hbuf.errors import TryLater
 from hbuf.store.clock import SystemClock
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.outgoing import Outgoing
+from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 from soak.bodies import body_of
 from soak.plan import UNIT_MESSAGES
@@ -45,9 +46,9 @@ class JumpingClock(SystemClock):
 
 
 def main() -> int:
-    path, name, kind, seed, stop = sys.argv[1:]
+    path, name, kind, seed, stop, *sign = sys.argv[1:]
     numbers = random.Random(seed)
-    append = _appender(path, kind, numbers)
+    append = _appender(path, kind, numbers, Path(sign[0]) if sign else None)
     k = 0
     while not Path(stop).exists():
         size = UNIT_MESSAGES if kind == "units" else numbers.choice([1, 1, 2, 30])
@@ -64,16 +65,17 @@ def main() -> int:
     return 0
 
 
-def _appender(path: str, kind: str, numbers: random.Random) -> Append:
+def _appender(path: str, kind: str, numbers: random.Random, sign: Path | None) -> Append:
     if kind == "clock":
-        writer = Writer(BufferDirectory(path), timeout_seconds=_TIMEOUT_SECONDS, clock=JumpingClock(numbers))
+        clock, signer = JumpingClock(numbers), Signer(sign) if sign else None
+        writer = Writer(BufferDirectory(path), timeout_seconds=_TIMEOUT_SECONDS, clock=clock, signer=signer)
 
         def append_with_clock(bodies: list[bytes]) -> list[tuple[int, str]]:
             done = writer.append(Outgoing(bodies))
             return [(seq, record_id.decode()) for seq, record_id in zip(done.seqs, done.ids, strict=True)]
 
         return append_with_clock
-    buffer = hbuf.open(path, timeout_seconds=_TIMEOUT_SECONDS)
+    buffer = hbuf.open(path, timeout_seconds=_TIMEOUT_SECONDS, sign=sign)
 
     def append(bodies: list[bytes]) -> list[tuple[int, str]]:
         receipts = buffer.append_many(bodies, atomic=kind == "units")

@@ -12,7 +12,7 @@ LINE_KINDS = ("lines", "producer")
 UNIT_MESSAGES = 5
 
 # What happens while writers write.
-EVENTS = ("kill", "kill", "kill", "backup", "pause and die", "reindex", "set", "nothing")
+EVENTS = ("kill", "kill", "kill", "backup", "pause and die", "reindex", "set", "compress", "nothing")
 # What is done to the files while nobody writes, as a crash or a power cut would.
 TEARS = ("garbage", "zeros", "half a record", "old record", "index behind", "no index", "no tags", "no producers")
 
@@ -34,6 +34,8 @@ class Plan:
     readers: int
     cut: bool  # whether bytes beyond the durable length are lost: nobody may have read them, so there are no readers
     phases: tuple[Phase, ...]
+    signed: bool
+    encrypted: bool
 
 
 def draw_plan(seed: int) -> Plan:
@@ -42,7 +44,10 @@ def draw_plan(seed: int) -> Plan:
     writers = tuple(numbers.choice(WRITER_KINDS) for _ in range(numbers.randint(2, 4)))
     readers = 0 if cut else numbers.randint(0, 2)
     phases = tuple(_draw_phase(numbers, cut) for _ in range(numbers.randint(1, 3)))
-    return Plan(seed, _draw_settings(numbers), writers, readers, cut, phases)
+    settings = _draw_settings(numbers)
+    signed = numbers.random() < 0.3
+    encrypted = settings["erasable"] == "true" and numbers.random() < 0.3
+    return Plan(seed, settings, writers, readers, cut, phases, signed, encrypted)
 
 
 def _draw_settings(numbers: random.Random) -> dict[str, str]:
@@ -55,6 +60,8 @@ def _draw_settings(numbers: random.Random) -> dict[str, str]:
         settings["segment_messages"] = str(numbers.randint(1, 50))
     if numbers.random() < 0.2:
         settings["segment_age"] = numbers.choice(["200ms", "1h"])
+    if numbers.random() < 0.2:
+        settings["compress"] = "true"
     return settings
 
 

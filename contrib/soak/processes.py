@@ -15,6 +15,8 @@ from pathlib import Path
 
 from bench.programs import hbuf_program
 
+import hbuf
+from hbuf.ops.key import new
 from soak.bodies import body_of
 from soak.check import Receipts, Shown, Writing
 from soak.plan import LINE_KINDS, UNIT_MESSAGES
@@ -32,6 +34,31 @@ class Place:
     """Where a round keeps its files."""
 
     root: Path
+    signed: bool = False
+    encrypted: bool = False
+
+    @property
+    def sign_key(self) -> Path | None:
+        return self.root / "keys" / "sign.key" if self.signed else None
+
+    @property
+    def identities(self) -> list[Path]:
+        return [self.root / "keys" / "reader.key"] if self.encrypted else []
+
+    def make_keys(self) -> str:
+        """Returns the public key of whoever reads."""
+        new("sign", "sign", self.root / "keys")
+        return new("reader", "encrypt", self.root / "keys").public
+
+    def open(self, path: Path | None = None) -> hbuf.Buffer:
+        """The buffer, or a copy of it, with its keys."""
+        return hbuf.open(
+            path or self.buffer, timeout_seconds=_END_SECONDS, sign=self.sign_key, identities=self.identities
+        )
+
+    def signing(self) -> list[str]:
+        """What a command that writes is given besides."""
+        return ["--sign", str(self.sign_key)] if self.signed else []
 
     @property
     def buffer(self) -> Path:
@@ -60,12 +87,14 @@ class WriterProcess:
         with self._file("receipts").open("wb") as out, self._file("errors").open("wb") as errors:
             if self.kind in LINE_KINDS:
                 producer = ["--producer", self.name, "--producer-seq", "0"] if self.kind == "producer" else []
-                argv = hbuf_program("hbuf-append", "-v", "--timeout", "60s", *producer, self.place.buffer)
+                words = ["-v", "--timeout", "60s", *producer, *self.place.signing()]
+                argv = hbuf_program("hbuf-append", *words, self.place.buffer)
                 self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=errors)
                 threading.Thread(target=self._feed, daemon=True).start()
             else:
                 words = [str(_CONTRIB), str(self.place.buffer), self.name, self.kind, str(self.seed)]
-                argv = [sys.executable, "-P", "-c", _LIBRARY_WRITER, *words, self._file("stop")]
+                argv = [sys.executable, "-P", "-c", _LIBRARY_WRITER, *words, str(self._file("stop"))]
+                argv += [str(self.place.sign_key)] if self.place.signed else []
                 self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
 
     def kill(self) -> None:
@@ -121,7 +150,8 @@ class ReaderProcess:
 
     def __init__(self, place: Place, name: str) -> None:
         self._out = place.file(f"{name}.shown")
-        argv = hbuf_program("hbuf-tail", "-f", "-o", "first", "--json", place.buffer)
+        identities = [word for path in place.identities for word in ("--identity", str(path))]
+        argv = hbuf_program("hbuf-tail", "-f", "-o", "first", "--json", *identities, place.buffer)
         with self._out.open("wb") as out, place.file(f"{name}.errors").open("wb") as errors:
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
 

@@ -35,7 +35,9 @@ class Round:
         self.numbers = random.Random(self.plan.seed)
 
     def run(self) -> None:
-        hbuf.create(self.place.buffer, **self.plan.settings)
+        public = self.place.make_keys()
+        recipients = [public] if self.plan.encrypted else []
+        hbuf.create(self.place.buffer, sign=self.place.sign_key, encrypt_to=recipients, **self.plan.settings).close()
         try:
             for number, phase in enumerate(self.plan.phases):
                 self._run_phase(number, phase)
@@ -115,7 +117,10 @@ class Round:
             self._command("hbuf-reindex", "--timeout", "60s", self.place.buffer)
         elif event == "set":
             size = self.numbers.choice(["4096", "8192", "128KiB"])
-            self._command("hbuf-set", "--timeout", "60s", self.place.buffer, f"segment_bytes={size}")
+            words = ["--timeout", "60s", *self.place.signing()]
+            self._command("hbuf-set", *words, self.place.buffer, f"segment_bytes={size}")
+        elif event == "compress":
+            self._command("hbuf-compress", "--timeout", "60s", self.place.buffer)
         self._count(event)
 
     def _kill_a_writer(self) -> None:
@@ -156,10 +161,12 @@ class Round:
             return
         subprocess.run(["tar", "-C", restored, "-xf", archive], check=True)
         copy = restored / self.place.buffer.name
-        with hbuf.open(copy) as buffer:
-            buffer.append(b"after the restore")
+        if not self.plan.signed:  # its key goes on with the buffer, and does not come back with a backup
+            with self.place.open(copy) as buffer:
+                buffer.append(b"after the restore")
         self.faults += [f"backup {number}: {fault}" for fault in check_buffer(copy)]
-        messages = stored_messages(copy)[:-1]
+        messages = stored_messages(self.place.open(copy))
+        messages = messages if self.plan.signed else messages[:-1]
         if len(messages) < before:
             self.faults.append(f"backup {number}: has {len(messages)} messages, {before} were acknowledged before it")
         self.shown[f"backup {number}"] = [(message.seq, message.id) for message in messages]
@@ -169,14 +176,14 @@ class Round:
     def _check(self) -> None:
         """A last message makes a writer put right what is torn; then everything must be there, for everybody."""
         path = self.place.buffer
-        with hbuf.open(path, timeout_seconds=_END_SECONDS) as buffer:
+        with self.place.open() as buffer:
             receipt = buffer.append(b"last")
         reader = ReaderProcess(self.place, "reader-last")
         self.reading = [reader]
         self.faults += reader.wait_for(receipt.seq)
         self._end_readers(len(self.plan.phases))
         self.faults += check_buffer(path)
-        stored = stored_messages(path)
+        stored = stored_messages(self.place.open())
         if not stored or (stored[-1].seq, stored[-1].id, stored[-1].body) != (receipt.seq, receipt.id, b"last"):
             self.faults.append("the last message is not the last one")
         self.counts["messages"] = len(stored)

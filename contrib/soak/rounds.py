@@ -1,9 +1,9 @@
 """contrib/soak/run: rounds, one after the other, until the time is over or one fails.
 
 Each round has a seed of its own, and `--seed SEED --rounds 1` runs that round again. Writers (hbuf-append, producers
-that send again, the library, atomic units, clocks that jump) and readers work on one buffer while they are killed,
-files are torn, and the buffer is paused, backed up and restored. Then the buffer must verify, and must hold every
-acknowledged message once, in order.
+that send again, the library, atomic units, clocks that jump) and readers work on one buffer, which may be signed and
+encrypted, while they are killed, files are torn, and the buffer is paused, backed up, restored and compressed. Then the
+buffer must verify, and must hold every acknowledged message once, in order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> int:
 
 def run_round(plan: Plan, number: int, directory: Path | None) -> bool:
     """Runs a round, and says how it went. The files of one that failed are kept."""
-    place = Place(Path(tempfile.mkdtemp(prefix="hbuf-soak-", dir=directory)))
+    place = Place(Path(tempfile.mkdtemp(prefix="hbuf-soak-", dir=directory)), plan.signed, plan.encrypted)
     one = Round(plan, place)
     try:
         one.run()
@@ -49,6 +49,7 @@ def run_round(plan: Plan, number: int, directory: Path | None) -> bool:
         raise
     counts = ", ".join(f"{count} {what}" for what, count in sorted(one.counts.items()))
     settings = " ".join(f"{name}={value}" for name, value in plan.settings.items())
+    settings += " signed" * plan.signed + " encrypted" * plan.encrypted
     print(f"soak: round {number}, seed {plan.seed}: {' '.join(plan.writers)}; {settings}; {counts}", flush=True)
     for fault in one.faults:
         print(f"soak: {fault}")
