@@ -26,6 +26,7 @@ DATA_KEY_BYTES = 32
 TAG_BYTES = 16  # that a stored body is longer
 
 Seal = Callable[[bytes, bytes, bytes, bytes], bytes]  # of salt, head, fields and body: the stored body
+Open = Callable[[bytes, bytes, bytes, bytes], bytes | None]  # of salt, head, fields and stored body: the body
 
 DATA_KEY = re.compile(rb"([0-9a-f]{64}) (0|[1-9][0-9]{0,9})")
 # 80 bytes in base64url without padding: 107 characters, the last of which carries 4 bits only.
@@ -103,15 +104,24 @@ def sealer(key: bytes, uuid: str) -> Seal:
     return seal
 
 
-def open_body(key: bytes, uuid: str, salt: bytes, head: bytes, fields: bytes, stored: bytes) -> bytes | None:
-    """The body; None where key, buffer, salt, head, fields or stored body are not those that it was sealed with."""
+def opener(key: bytes, uuid: str) -> Open:
+    """What decrypts the bodies of one buffer with one data key.
+
+    It gives None where key, buffer, salt, head, fields or stored body are not those that a body was sealed with.
+    """
     from nacl.bindings import crypto_aead_xchacha20poly1305_ietf_decrypt as decrypt
     from nacl.exceptions import CryptoError
 
-    if len(stored) < TAG_BYTES:
-        return None
-    associated = _ASSOCIATED % (uuid.encode(), head, fields)
-    try:
-        return decrypt(stored, associated, base64.urlsafe_b64decode(salt[:_NONCE_CHARACTERS]), key)
-    except CryptoError:
-        return None
+    encoded_uuid = uuid.encode()
+    decode = base64.urlsafe_b64decode
+
+    def open_body(salt: bytes, head: bytes, fields: bytes, stored: bytes) -> bytes | None:
+        if len(stored) < TAG_BYTES:
+            return None
+        associated = _ASSOCIATED % (encoded_uuid, head, fields)
+        try:
+            return decrypt(stored, associated, decode(salt[:_NONCE_CHARACTERS]), key)
+        except CryptoError:
+            return None
+
+    return open_body

@@ -13,10 +13,12 @@ from hbuf.format.chain import COMMITTED, IDENTIFIED
 from hbuf.format.index import FLAG_ENCRYPTED, Entry
 from hbuf.format.scan import Record
 from hbuf.format.sealing import (
+    DataKeyLine,
+    Open,
     Recipient,
     data_key_hash,
     is_encrypted,
-    open_body,
+    opener,
     parse_data_key_line,
     parse_recipients,
     without_data_key_line,
@@ -38,7 +40,7 @@ class Opener:
         self._reader = reader
         self._identities = {identity.fingerprint: identity for identity in identities}
         self._notice = notice
-        self._data_keys: dict[bytes, bytes] = {}  # by their hash
+        self._opens: dict[bytes, Open] = {}  # by the hash of a data key
         self._openings: dict[int, Opening] = {}
         self._recipients: dict[int, list[Recipient]] = {}  # of whole segments, where a hint was wrong
 
@@ -66,30 +68,28 @@ class Opener:
 
     def _open_body(self, chunk: Chunk, record: Record) -> bytes:
         data, seq = chunk.data, record.seq
-        first = self._reader.segment_of(seq)
-        opening = self._opening(first)
-        key = self._data_key(first, record, opening)
+        line = parse_data_key_line(record.own)
+        if line is None:
+            raise Damaged(f"{self._where(seq)} does not say which data key it has")
+        open_body = self._opens.get(line.hash) or self._open_with(line, seq)
         head, fields = data[record.start : record.head_end], data[record.head_end : record.fields_end]
         stored = data[record.body_start : record.body_end]
-        body = open_body(key, opening.settings.uuid, record.salt, head, fields, stored)
+        body = open_body(record.salt, head, fields, stored)
         if body is not None:
             return body
-        if self._is_in_chain(first, record, head, fields, stored, opening):
+        if self._is_in_chain(record, head, fields, stored):
             raise Damaged(
                 f"{self._where(seq)} was encrypted for another buffer or another place", hint="it was moved here"
             )
         raise Damaged(f"{self._where(seq)} was changed, and cannot be decrypted", hint="hbuf-verify tells more")
 
-    def _data_key(self, first: int, record: Record, opening: Opening) -> bytes:
-        line = parse_data_key_line(record.own)
-        if line is None:
-            raise Damaged(f"{self._where(record.seq)} does not say which data key it has")
-        known = self._data_keys.get(line.hash)
-        if known is not None:
-            return known
+    def _open_with(self, line: DataKeyLine, seq: int) -> Open:
+        """What opens the messages that name a data key. Message `seq` is the first of them."""
+        where, first = self._where(seq), self._reader.segment_of(seq)
         if not self._identities:
             hint = "--identity KEY reads it; --json shows what can be read without"
-            raise NotAllowed(f"{self._where(record.seq)} is encrypted", hint=hint)
+            raise NotAllowed(f"{where} is encrypted", hint=hint)
+        opening = self._opening(first)
         put = self._reader.put_at(first, line.put_at)
         recipients = parse_recipients(put.own) if put is not None else []
         key = self._unsealed(recipients, line.hash, opening)
@@ -97,9 +97,7 @@ class Opener:
             recipients = self._all_recipients(first)
             key = self._unsealed(recipients, line.hash, opening)
         if key is not None:
-            self._data_keys[line.hash] = key
-            return key
-        where = self._where(record.seq)
+            return self._opens.setdefault(line.hash, opener(key, opening.settings.uuid))
         if recipients and not self._mine(recipients):
             raise NotAllowed(f"{where} is encrypted to others, and not to the key that was given")
         if any(self._unseal(recipient) is None for recipient in self._mine(recipients)):
@@ -128,11 +126,10 @@ class Opener:
                 return key
         return None
 
-    def _is_in_chain(
-        self, first: int, record: Record, head: bytes, fields: bytes, stored: bytes, opening: Opening
-    ) -> bool:
+    def _is_in_chain(self, record: Record, head: bytes, fields: bytes, stored: bytes) -> bool:
         """Whether the id of a record is right here: then it was written as it is, and not changed since."""
-        hasher = opening.hasher
+        first = self._reader.segment_of(record.seq)
+        hasher = self._opening(first).hasher
         commit = hasher(COMMITTED % (record.salt, fields, stored)).hexdigest().encode()
         prev = self._reader.id_before(first, record.seq)
         return hasher(IDENTIFIED % (prev, commit, head)).hexdigest().encode() == record.id
@@ -157,7 +154,7 @@ def _with_bodies(chunk: Chunk, opened: dict[int, tuple[Record, bytes]]) -> Chunk
         else:
             data, new = chunk.data[entry.offset - chunk.base : entry.end - chunk.base], entry
         parts.append(data)
-        entries.append(new._replace(offset=at))
+        entries.append(Entry(new[0], at, *new[2:]))
         at += len(data)
     return Chunk(chunk.first, 0, b"".join(parts), entries, suspect=True)
 
@@ -168,11 +165,17 @@ def _plain(data: bytes, record: Record, body: bytes, entry: Entry) -> tuple[byte
     length_at = head.rindex(b"content-length: ")
     plain_head = without_data_key_line(head[:length_at]) + b"content-length: %d\r\n" % len(body)
     shorter = len(head) - len(plain_head)
-    new = entry._replace(
-        body_length=len(body),
-        section_length=entry.section_length - shorter,
-        head_length=entry.head_length - shorter,
-        key_offset=entry.key_offset - shorter if entry.key_offset else 0,
-        flags=entry.flags & ~FLAG_ENCRYPTED,
+    time_us, offset, _, section_length, head_length, key_offset, key_length, tags_length, flags, id_start = entry
+    new = Entry(
+        time_us,
+        offset,
+        len(body),
+        section_length - shorter,
+        head_length - shorter,
+        key_offset - shorter if key_offset else 0,
+        key_length,
+        tags_length,
+        flags & ~FLAG_ENCRYPTED,
+        id_start,
     )
     return plain_head + data[record.head_end : record.section_end] + body + b"\r\n", new

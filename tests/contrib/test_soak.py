@@ -40,7 +40,7 @@ class Scene:
         return body
 
     def faults(self, path: Path | None = None) -> list[str]:
-        stored = self.check.stored_messages(path or self.path)
+        stored = self.check.stored_messages(hbuf.open(path or self.path))
         faults: list[str] = self.check.check_messages(stored, list(self.writings.values()))
         return faults
 
@@ -156,7 +156,7 @@ def test_the_check_refuses_a_part_of_a_unit(scene: Scene) -> None:
 
 
 def test_the_check_refuses_a_reader_that_showed_what_is_not_stored(scene: Scene) -> None:
-    stored = scene.check.stored_messages(scene.path)
+    stored = scene.check.stored_messages(hbuf.open(scene.path))
     shown = [(message.seq, message.id) for message in stored]
     assert scene.check.check_shown("reader", shown, stored) == []
     assert scene.check.check_shown("reader", shown[:2], stored) == []

@@ -30,7 +30,7 @@ from hbuf.format.sealing import (
     encode_data_key_line,
     encode_recipient,
     fingerprint_of,
-    open_body,
+    opener,
     parse_data_key_line,
     parse_recipients,
     sealer,
@@ -236,7 +236,11 @@ def test_stored_body_is_what_the_format_says(body: bytes) -> None:
     assert crypto_aead_xchacha20poly1305_ietf_decrypt(stored, associated, nonce, KEY) == body
     assert stored == crypto_aead_xchacha20poly1305_ietf_encrypt(body, associated, nonce, KEY)
     assert len(stored) == len(body) + 16
-    assert open_body(KEY, UUID, SALT, head, fields, stored) == body
+    assert opener(KEY, UUID)(SALT, head, fields, stored) == body
+
+
+def open_body(key: bytes, uuid: str, salt: bytes, head: bytes, fields: bytes, stored: bytes) -> bytes | None:
+    return opener(key, uuid)(salt, head, fields, stored)
 
 
 SEALED_WITH: dict[str, bytes | str] = {
