@@ -46,8 +46,9 @@ class Erasing:
         writer = Writer(directory, timeout_seconds=self.timeout_seconds, notice=self.notice, signer=self.signer)
         with writer, os_errors(directory.shown):
             if not numbers and directory.erasing.exists():
-                with writer.locked():
-                    return 0  # opening it finishes what was interrupted
+                with writer.locked():  # opening it finishes what was interrupted
+                    store.refuse_unfinished(directory)
+                    return 0
             return store.erase(writer, numbers, _by(), reason, again=again)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbuf.errors import Damaged, NotAllowed, NotFound
+from hbuf.errors import Damaged, DiskFull, NotAllowed, NotFound
 from hbuf.format.deletes import Erasure, encode_delete
 from hbuf.format.erasing import layout_of_record
 from hbuf.format.remains import erased_of
@@ -36,6 +36,7 @@ def erase(writer: Writer, numbers: Sequence[int], by: bytes, reason: bytes, *, a
         with writer.locked() as tail:
             if not tail.opening.settings.erasable:
                 raise not_erasable(directory)
+            refuse_unfinished(directory)
             quarantined = Quarantined(directory)
             targets, erased_now = _find_targets(directory, part, quarantined)
             if not erased_now:
@@ -48,6 +49,12 @@ def erase(writer: Writer, numbers: Sequence[int], by: bytes, reason: bytes, *, a
         writer.seal_rolled()
         erased += len(erased_now)
     return erased
+
+
+def refuse_unfinished(directory: BufferDirectory) -> None:
+    """An erase that could not be finished yet keeps its list: no other may take its place."""
+    if directory.erasing.exists():
+        raise DiskFull(f"{directory.shown}: an erase was interrupted, and there is no room to finish it")
 
 
 def not_erasable(directory: BufferDirectory) -> NotAllowed:

@@ -50,7 +50,7 @@ def overwrite_all(directory: BufferDirectory, targets: dict[int, list[Target]], 
     quarantined.overwrite()
     for first, found in sorted(targets.items()):
         _overwrite(directory, first, found)
-    remove_unfinished(directory)
+    remove_unfinished(directory, targets)
     remove_erasing(directory.erasing)
 
 
@@ -69,9 +69,12 @@ def finish_erasing(directory: BufferDirectory, notice: Callable[[str], None]) ->
             continue  # retired since
         try:
             said = [known[seq] for seq in group]
-            targets[first] = list(_half_erased(directory, first, said, quarantined, notice))
+            found = list(_half_erased(directory, first, said, quarantined, notice))
         except Damaged as error:
             notice(f"an erase was interrupted, and cannot be finished: {error.message}")
+            continue
+        if found:
+            targets[first] = found
     overwrite_all(directory, targets, quarantined)
     done = sum(map(len, targets.values()))
     notice(f"an erase was interrupted: it is finished now, for {done} of its {len(numbers or wanted)} messages")

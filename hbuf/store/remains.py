@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from hbuf.format import names
@@ -39,9 +40,14 @@ class Quarantined:
                 os.close(fd)
 
 
-def remove_unfinished(directory: BufferDirectory) -> None:
-    """Files that a process left which died before it could rename them. For who holds the lock: nobody makes one."""
-    left = [name for name in (names.NEW_INDEX, names.NEW_TAGS) if (directory.segments / name).exists()]
+def remove_unfinished(directory: BufferDirectory, firsts: Iterable[int]) -> None:
+    """Files that a process left which died before it could rename them. For who holds the lock: nobody makes one.
+
+    Of the segments `firsts`, which were changed, a process may be building compressed ones right now: it finds out
+    that they were changed, and begins again.
+    """
+    built = [names.NEW_INDEX, names.NEW_TAGS, *map(names.new_compressed, firsts)]
+    left = [name for name in built if (directory.segments / name).exists()]
     for name in left:
         fsops.unlink(directory.segments / name)
     if left:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -92,9 +93,7 @@ class Writer:
             try:
                 tail = self._current_tail()
                 if self.directory.erasing.exists():
-                    from hbuf.store.erasing import finish_erasing
-
-                    finish_erasing(self.directory, self._notice)
+                    self._finish_erasing()
                 yield tail
             finally:
                 self._gate.leave()
@@ -163,6 +162,17 @@ class Writer:
         self.seal_rolled()
 
     # The tail
+
+    def _finish_erasing(self) -> None:
+        """Finishes an erase that was interrupted. A full disk is no reason to append nothing, nor to retire nothing."""
+        from hbuf.store.erasing import finish_erasing
+
+        try:
+            finish_erasing(self.directory, self._notice)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self._notice("an erase was interrupted, and cannot be finished yet: the disk is full")
 
     def _current_tail(self) -> Tail:
         if self._tail is not None and self._is_where_it_was(self._tail):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
 
-from hbuf.format.chain import commitment
 from hbuf.format.deletes import Erasure, Retirement, encode_delete
 from hbuf.format.keys import public_of_secret
 from hbuf.format.record import encode_key
@@ -98,12 +96,8 @@ def add_recovery_key(target: Target) -> None:
 def forge_erasure(target: Target) -> None:
     """Who can write to the files can erase: without signatures nobody can tell who did."""
     forged = Forged(target.path)
-    part = forged.message(5)
-    commit = commitment(forged.hasher, part.salt, part.fields, part.body)
-    forged.append(b"", own=encode_delete(Erasure(5, part.id, commit), b"mallory", b"none"), method=b"DELETE")
-    part.salted, part.salt = b"gone", base64.urlsafe_b64encode(bytes.fromhex(commit.decode())).rstrip(b"=")
-    part.fields = b"x: " + b"-" * (len(part.fields) - 5) + b"\r\n"
-    part.body = bytes(len(part.body))
+    erasure = forged.message(5).make_gone(forged.hasher)
+    forged.append(b"", own=encode_delete(erasure, b"mallory", b"none"), method=b"DELETE")
     forged.chain()
     forged.write()
 
@@ -111,13 +105,9 @@ def forge_erasure(target: Target) -> None:
 @attack("a DELETE names another commitment than the message has")
 def forge_commitment(target: Target) -> None:
     forged = Forged(target.path)
-    part = forged.message(5)
-    commit = commitment(forged.hasher, part.salt, part.fields, part.body)
-    wrong = Erasure(5, part.id, commit[::-1])
+    erasure = forged.message(5).make_gone(forged.hasher)
+    wrong = erasure._replace(commitment=erasure.commitment[::-1])
     forged.append(b"", own=encode_delete(wrong, b"mallory", b"none"), method=b"DELETE")
-    part.salted, part.salt = b"gone", base64.urlsafe_b64encode(bytes.fromhex(commit.decode())).rstrip(b"=")
-    part.fields = b"x: " + b"-" * (len(part.fields) - 5) + b"\r\n"
-    part.body = bytes(len(part.body))
     forged.chain()
     forged.write()
 
@@ -126,8 +116,8 @@ def forge_commitment(target: Target) -> None:
 def forge_unerased(target: Target) -> None:
     forged = Forged(target.path)
     part = forged.message(5)
-    commit = commitment(forged.hasher, part.salt, part.fields, part.body)
-    forged.append(b"", own=encode_delete(Erasure(5, part.id, commit), b"mallory", b"none"), method=b"DELETE")
+    erasure = Erasure(5, part.id, part.commitment(forged.hasher))
+    forged.append(b"", own=encode_delete(erasure, b"mallory", b"none"), method=b"DELETE")
     forged.chain()
     forged.write()
 

@@ -201,11 +201,7 @@ def cut_unit(target: Target) -> None:
 @attack("a message is made to look erased")
 def forge_gone(target: Target) -> None:
     forged = Forged(target.path)
-    part = forged.message(5)
-    commit = commitment(forged.hasher, part.salt, part.fields, part.body)
-    part.salted, part.salt = b"gone", base64.urlsafe_b64encode(bytes.fromhex(commit.decode())).rstrip(b"=")
-    part.fields = b"x: " + b"-" * (len(part.fields) - 5) + b"\r\n"
-    part.body = bytes(len(part.body))
+    forged.message(5).make_gone(forged.hasher)
     forged.write()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from nacl.signing import SigningKey
 
 from hbuf.format.chain import ZERO_ID, Hasher, commitment, hasher_named, record_id
+from hbuf.format.deletes import Erasure
 from hbuf.format.note import encode_signature, head_text, put_text
 from hbuf.format.scan import scan
 from hbuf.ops.reindex import reindex
@@ -66,6 +67,15 @@ class Part:
         if self.salted == b"gone":
             return base64.urlsafe_b64decode(self.salt + b"=").hex().encode()
         return commitment(hasher, self.salt, self.fields, self.body)
+
+    def make_gone(self, hasher: Hasher) -> Erasure:
+        """Makes it look erased. Returns what a DELETE would have to say of it."""
+        commit = self.commitment(hasher)
+        self.salted, self.salt = b"gone", base64.urlsafe_b64encode(bytes.fromhex(commit.decode())).rstrip(b"=")
+        if self.fields:
+            self.fields = b"x: " + b"-" * (len(self.fields) - 5) + b"\r\n"
+        self.body = bytes(len(self.body))
+        return Erasure(self.seq, self.id, commit)
 
     def encode(self) -> bytes:
         salt_line = b"x-hbuf-%b: %b\r\n" % (self.salted, self.salt) if self.salted else b""

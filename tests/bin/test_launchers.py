@@ -42,8 +42,8 @@ def main():
     sys.exit(int(os.environ.get("EXITS_WITH", 0)))
 """
 
-# Stands for pip: notes that it starts and ends, is noisy, would eat the pipe, and does as $PIP_STUB says. It is noisy
-# first: who kills its parent as soon as it has started must not have it die of a pipe that nobody reads.
+# Stands for pip: would eat the pipe, is noisy (before it has started, so that it cannot die of a killed parent's pipe
+# after that), notes that it starts and ends, and does as $PIP_STUB says.
 STUB_PIP = """\
 #!/bin/sh
 case "$*" in *--version) exit 0 ;; esac
