@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hbuf.errors import Damaged
 from hbuf.store import fsops
-from hbuf.store.compress import DEFAULT_LEVEL, compress_segment, remove_unfinished
+from hbuf.store.compress import DEFAULT_LEVEL, compress_segment, remove_abandoned
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.gate import Gate
 
@@ -41,7 +41,7 @@ def compress(
     try:
         with fsops.os_errors(directory.shown):
             gate.enter(timeout_seconds, even_closed=True)
-            remove_unfinished(directory)
+            remove_abandoned(directory)
             gate.leave()
             for first in directory.segment_firsts()[:-1]:
                 try:

@@ -24,7 +24,8 @@ def join(directory: BufferDirectory, audits: list[SegmentAudit], report: Report,
     report.retired = _newest_retirement(audits)
     _join_numbers(directory, audits, report, start, report.retired)
     _join_erasures(directory, audits, report)
-    _join_signatures(directory, audits, report, join_retired_keys(directory, audits, report, start))
+    report.retired_keys = join_retired_keys(directory, audits, report, start)
+    _join_signatures(directory, audits, report, report.retired_keys)
     _count_right(audits, report)
 
 

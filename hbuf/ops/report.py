@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hbuf.format.check import Fault
+from hbuf.format.check import Fault, Keys
 from hbuf.format.deletes import Retirement
 
 KINDS = ("bytes", "chain", "signatures", "completeness", "settings", "index")
@@ -50,6 +50,7 @@ class Report:
     signed: bool = False
     first_key: bytes | None = None  # with which the line of keys begins
     retired: Retirement | None = None  # what the newest DELETE that retires says
+    retired_keys: Keys | None = None  # that signed the last of what was retired
     signatures: int = 0  # that were found right
     recoveries: int = 0  # PUTs that the recovery key signed: each starts a new line of keys
     encrypted: int = 0  # messages whose bodies are encrypted

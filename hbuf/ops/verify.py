@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hbuf.errors import BadInput, HbufError, Locked, NotFound, UsageError
-from hbuf.format.check import Fault
+from hbuf.format.check import Fault, Keys
 from hbuf.format.deletes import Retirement
 from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
@@ -157,7 +157,11 @@ def _look_again(
             if audit is None or audit.faults or moved or first >= max(counters):
                 done[first] = audit_segment(*task)
     except Locked:
-        return before
+        # Neither a yes nor a fault: what looks wrong may be an erase that takes long.
+        raise Locked(
+            f"{directory.shown}: something looks wrong, and it is being written: that may be an erase under way",
+            hint="verify it again, or while it is paused",
+        ) from None
     finally:
         lock.close()
     _judge(directory, {first: done[first] for first in tasks}, report, wanted)
@@ -232,8 +236,8 @@ def _check_expected(report: Report, found_in: list[SegmentAudit], what: str, exp
         reason = f"{what}: message {expected.seq} is not there"
     elif audit.ids[expected.seq] != expected.id:
         reason = f"{what}: message {expected.seq} has another id"
-    elif expected.note is not None and not _is_note_of(expected.note, audit):
-        report.add(report.path, Fault("signatures", 0, expected.seq, f"{what}: the note is not signed by this buffer"))
+    elif expected.note is not None and not _is_note_of(expected.note, audit.uuid, audit.keys):
+        _add_foreign_note(report, what, expected)
         return
     else:
         return
@@ -247,11 +251,17 @@ def _check_retired_head(report: Report, what: str, expected: Expected, retired: 
     elif expected.id != retired.id.decode():
         reason = f"{what}: message {expected.seq}, which is retired, had another id"
         report.add(report.path, Fault("completeness", 0, expected.seq, reason, "incomplete"))
+    elif expected.note is not None and not _is_note_of(expected.note, report.uuid, report.retired_keys):
+        _add_foreign_note(report, what, expected)
 
 
-def _is_note_of(note: Head, audit: SegmentAudit) -> bool:
-    key = audit.keys.sign if audit.keys else None
-    if key is None or note.uuid != audit.uuid or note.key_hash != key_hash(f"hbuf/{note.uuid}", key):
+def _add_foreign_note(report: Report, what: str, expected: Expected) -> None:
+    report.add(report.path, Fault("signatures", 0, expected.seq, f"{what}: the note is not signed by this buffer"))
+
+
+def _is_note_of(note: Head, uuid: str, keys: Keys | None) -> bool:
+    key = keys.sign if keys else None
+    if key is None or note.uuid != uuid or note.key_hash != key_hash(f"hbuf/{note.uuid}", key):
         return False
     return verifies(key, head_text(note.uuid, note.seq, note.id), note.signature)
 

@@ -93,7 +93,7 @@ def replace_ranges(directory: BufferDirectory, first: int, patches: Sequence[tup
         fsops.sync_directory(directory.segments)
 
 
-def remove_unfinished(directory: BufferDirectory) -> None:
+def remove_abandoned(directory: BufferDirectory) -> None:
     """Removes files that were being built when a process died. Under the buffer's lock.
 
     A compressed segment beside a plain one is not touched: should the plain one be damaged, it is all that is left.

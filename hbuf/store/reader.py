@@ -258,9 +258,17 @@ class Reader(ListedSegments):
     def _is_steady(self, view: View) -> bool:
         """Whether nothing of the segment was erased since its entries were read, nor is being erased now."""
         if view.scanned:
-            return not self.directory.erasing.exists()
+            return not self.directory.erasing.exists() and self._has_its_file(view)
         header = read_index_header(self.directory.index(view.first))
         return header is None or (header.erase_counter == view.erase_counter and header.erase_counter % 2 == 0)
+
+    def _has_its_file(self, view: View) -> bool:
+        """False where a compressed segment was replaced by another file: erasing does that."""
+        try:
+            there = os.stat(self.directory.segment_file(view.first))
+        except FileNotFoundError:
+            return True  # retired: what is open can be read to its end
+        return os.path.samestat(there, os.fstat(view.segment.fd))
 
     def _chunk_between_erases(self, view: View, seq: int, end: int) -> Chunk | None:
         """A chunk read while nobody writes. What an erase left half done that died counts as erased."""
@@ -272,6 +280,9 @@ class Reader(ListedSegments):
                 lock.acquire(shared=True, deadline=time.monotonic() + _WAIT_SECONDS)
             if not view.scanned:
                 self._load(view.first)
+            elif not self._has_its_file(view):
+                view.reopen(open_segment(self.directory, view.first))
+                self._scan(view)
             at, last = view.place_of(seq), view.place_of(end)
             chunk = view.chunk(at, last) if at < last else None
             return taken_for_erased(self.directory, chunk) if chunk else None

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from hbuf.errors import Damaged, DiskFull
+from hbuf.format import names
 from hbuf.format.deletes import Retirement, encode_delete
 from hbuf.format.grammar import VALUE, is_text
 from hbuf.format.key_line import split_key_line
@@ -104,7 +105,8 @@ def _unlink_segments(directory: BufferDirectory, firsts: Sequence[int]) -> None:
     for first in firsts:
         # The segment first: what a crash leaves is never listed as one, and the next retirement sweeps it up.
         files = (directory.segment(first), directory.compressed(first), directory.index(first), directory.tags(first))
-        for path in files:
+        unfinished = directory.segments / names.new_compressed(first)
+        for path in (*files, unfinished):
             if path.exists():
                 fsops.unlink(path)
         # Each by itself: a power cut may keep any of several names, and must not leave a gap.
