@@ -197,7 +197,8 @@ class Buffer:
         wanted = [range(number, number + 1) for number in numbers]
         if bool(wanted) == (key is not None):
             raise UsageError("either numbers or a key say what is to be erased")
-        return erase(str(self._directory.path), wanted if key is None else key, Erasing(reason, self._timeout_seconds))
+        erasing = Erasing(reason, self._timeout_seconds, _signer(self._sign))
+        return erase(str(self._directory.path), wanted if key is None else key, erasing)
 
     def verify(self, *, head: str | None = None, signer: str | None = None) -> Report:
         """Checks every byte. `head` is a `SEQ:ID` or the file of a note, `signer` a public key as text."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
+from hbuf.cli.program import Buffers, Timeout, Version, each_buffer, noticer, program, run, seconds
 from hbuf.errors import Damaged
 from hbuf.ops.compress import Compressed, compress
 
@@ -29,19 +29,19 @@ def compress_command(
         sys.stdout.write(f"{compressed.file} {compressed.plain_bytes} {compressed.bytes}\n")
         sys.stdout.flush()
 
-    whole = True
-    for buffer in buffers:
-        whole = (
-            compress(
-                buffer,
-                level=level,
-                timeout_seconds=seconds(timeout),
-                notice=noticer(f"{NAME}: {buffer}"),
-                done=show if verbose else lambda compressed: None,
-            )
-            and whole
+    timeout_seconds = seconds(timeout)
+
+    def compress_one(buffer: str) -> int:
+        whole = compress(
+            buffer,
+            level=level,
+            timeout_seconds=timeout_seconds,
+            notice=noticer(f"{NAME}: {buffer}"),
+            done=show if verbose else lambda compressed: None,
         )
-    return 0 if whole else Damaged.exit_code
+        return 0 if whole else Damaged.exit_code
+
+    return each_buffer(NAME, buffers, compress_one)
 
 
 app = program(NAME, compress_command, "Example: hbuf-compress -v ./orders")

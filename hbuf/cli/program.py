@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from hbuf.cli.streams import complain, drop_stdout, finish, open_standard_streams
-from hbuf.errors import HbufError, StorageFailed
+from hbuf.errors import Damaged, HbufError, StorageFailed
 from hbuf.format.times import parse_duration_seconds
 
 # typer brings its own click under one name or another: its exceptions are found through what it exports.
@@ -95,6 +95,22 @@ def _run(app: typer.Typer, name: str) -> int:
 def noticer(name: str) -> Callable[[str], None]:
     """For what an op has to say beside its result."""
     return lambda line: complain(name, line)
+
+
+def each_buffer(name: str, buffers: Iterable[str], work: Callable[[str], int]) -> int:
+    """Does `work`, which returns an exit code, for every buffer: one that fails is told, and the others go on.
+
+    Returns the first code that is not 0, unless one of them is damaged, which is the worst.
+    """
+    worst = 0
+    for buffer in buffers:
+        try:
+            code = work(buffer)
+        except HbufError as error:
+            complain(name, error.message, error.hint)
+            code = error.exit_code
+        worst = code if code == Damaged.exit_code else worst or code
+    return worst
 
 
 def _one_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
+from hbuf.cli.program import Buffers, Timeout, Version, each_buffer, noticer, program, run, seconds
 from hbuf.errors import Damaged
 from hbuf.ops.reindex import reindex
 
@@ -11,10 +11,13 @@ NAME = "hbuf-reindex"
 
 def reindex_command(buffers: Buffers, timeout: Timeout = "30s", version: Version = False) -> int:
     """Make everything that is rebuildable anew from the segments."""
-    whole = True
-    for buffer in buffers:
-        whole = reindex(buffer, timeout_seconds=seconds(timeout), notice=noticer(f"{NAME}: {buffer}")) and whole
-    return 0 if whole else Damaged.exit_code
+    timeout_seconds = seconds(timeout)
+
+    def reindex_one(buffer: str) -> int:
+        whole = reindex(buffer, timeout_seconds=timeout_seconds, notice=noticer(f"{NAME}: {buffer}"))
+        return 0 if whole else Damaged.exit_code
+
+    return each_buffer(NAME, buffers, reindex_one)
 
 
 app = program(NAME, reindex_command, "Example: hbuf-reindex ./orders")

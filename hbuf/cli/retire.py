@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import SignKey, signer_of
-from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
-from hbuf.cli.streams import complain, counted, printable
-from hbuf.errors import Damaged, HbufError, UsageError
+from hbuf.cli.program import Buffers, Timeout, Version, each_buffer, noticer, program, run, seconds
+from hbuf.cli.streams import counted, printable
+from hbuf.errors import UsageError
 from hbuf.format.times import encode_time
 from hbuf.ops.retire import retire
 from hbuf.store.retention import Plan
@@ -36,27 +36,24 @@ def retire_command(
     if sign is not None and len(buffers) > 1:
         raise UsageError("a key serves one buffer: --sign goes with one BUF")
     timeout_seconds, signer = seconds(timeout), signer_of(sign)
-    worst = 0
-    for buffer in buffers:
-        try:
-            plan = retire(
-                buffer,
-                dry_run=dry_run,
-                idle=idle,
-                reason=reason,
-                timeout_seconds=timeout_seconds,
-                notice=noticer(f"{NAME}: {buffer}"),
-                signer=signer,
-            )
-        except HbufError as error:
-            complain(NAME, error.message, error.hint)
-            worst = error.exit_code if error.exit_code == Damaged.exit_code else worst or error.exit_code
-            continue
+
+    def retire_one(buffer: str) -> int:
+        plan = retire(
+            buffer,
+            dry_run=dry_run,
+            idle=idle,
+            reason=reason,
+            timeout_seconds=timeout_seconds,
+            notice=noticer(f"{NAME}: {buffer}"),
+            signer=signer,
+        )
         if as_json:
             sys.stdout.write(_json(buffer, plan, dry_run) + "\n")
         elif dry_run:
             sys.stdout.write(f"{printable(buffer)}: {_text(plan)}\n")
-    return worst
+        return 0
+
+    return each_buffer(NAME, buffers, retire_one)
 
 
 def _text(plan: Plan) -> str:

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import public_of
-from hbuf.cli.program import Buffers, Version, program, run
-from hbuf.cli.streams import complain, counted, printable
-from hbuf.errors import Damaged, HbufError
+from hbuf.cli.program import Buffers, Version, each_buffer, program, run
+from hbuf.cli.streams import counted, printable
+from hbuf.errors import Damaged
 from hbuf.format.times import encode_time
 from hbuf.ops.report import KINDS, PlacedFault, Report
 from hbuf.ops.verify import expected_head, parse_expected, verify
@@ -42,26 +42,20 @@ def verify_command(
     version: Version = False,
 ) -> int:
     """Check every byte: framing, chain, completeness, settings, index."""
-    worst = 0
     expected_start = parse_expected(start) if start is not None else None
     wanted_head = expected_head(head) if head is not None else None
     public = public_of(signer, "sign") if signer is not None else None
-    for buffer in buffers:
-        try:
-            with _progress(quiet) as progress:
-                report = verify(
-                    buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=progress
-                )
-        except HbufError as error:
-            complain(NAME, error.message, error.hint)
-            worst = worst or error.exit_code
-            continue
+
+    def verify_one(buffer: str) -> int:
+        with _progress(quiet) as progress:
+            report = verify(buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=progress)
         if as_json:
             sys.stdout.write(_json(report) + "\n")
         elif not quiet:
             sys.stdout.write(_text(report))
-        worst = worst if report.ok else Damaged.exit_code
-    return worst
+        return 0 if report.ok else Damaged.exit_code
+
+    return each_buffer(NAME, buffers, verify_one)
 
 
 def _text(report: Report) -> str:

@@ -43,17 +43,30 @@ def compress(
             gate.enter(timeout_seconds, even_closed=True)
             remove_abandoned(directory)
             gate.leave()
-            for first in directory.segment_firsts()[:-1]:
-                try:
-                    plain_bytes = os.stat(directory.segment(first)).st_size
-                    if compress_segment(directory, first, gate, level=level, timeout_seconds=timeout_seconds):
-                        file = directory.compressed(first)
-                        done(Compressed(file.name, plain_bytes, os.stat(file).st_size))
-                except FileNotFoundError:
-                    continue  # it is compressed already, or was retired meanwhile
-                except Damaged as error:
-                    notice(error.message)
-                    whole = False
+        for first in directory.segment_firsts()[:-1]:
+            try:
+                with fsops.os_errors(directory.shown):
+                    compressed = _compress(directory, first, gate, level, timeout_seconds)
+            except Damaged as error:
+                notice(error.message)
+                whole = False
+                continue
+            if compressed is not None:
+                done(compressed)
     finally:
         gate.close()
     return whole
+
+
+def _compress(
+    directory: BufferDirectory, first: int, gate: Gate, level: int, timeout_seconds: float
+) -> Compressed | None:
+    """None where it is compressed already, or was retired meanwhile."""
+    try:
+        plain_bytes = os.stat(directory.segment(first)).st_size
+        if not compress_segment(directory, first, gate, level=level, timeout_seconds=timeout_seconds):
+            return None
+        file = directory.compressed(first)
+        return Compressed(file.name, plain_bytes, os.stat(file).st_size)
+    except FileNotFoundError:
+        return None

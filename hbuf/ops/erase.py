@@ -39,7 +39,9 @@ class Erasing:
     signer: Signer | None = None
     notice: Callable[[str], None] = lambda line: None
 
-    def run(self, directory: BufferDirectory, numbers: Sequence[int], *, again: bool = False) -> int:
+    def run(
+        self, directory: BufferDirectory, numbers: Sequence[int], *, again: bool = False, named: bool = True
+    ) -> int:
         reason = check_reason(self.reason)
         if not reason:
             raise UsageError("the reason cannot be empty")
@@ -49,7 +51,7 @@ class Erasing:
                 with writer.locked():  # opening it finishes what was interrupted
                     store.refuse_unfinished(directory)
                     return 0
-            return store.erase(writer, numbers, _by(), reason, again=again)
+            return store.erase(writer, numbers, _by(), reason, again=again, named=named)
 
 
 def parse_numbers(texts: Iterable[str]) -> list[range]:
@@ -77,7 +79,7 @@ def erase(path: str, wanted: Sequence[range] | str, erasing: Erasing) -> int:
         with Reader(directory) as reader:
             end = reader.end_seq
             numbers = [message.seq for message in _select(reader, wanted, start)]
-        erased += erasing.run(directory, numbers)
+        erased += erasing.run(directory, numbers, named=not isinstance(wanted, str))
         if not isinstance(wanted, str) or not numbers:
             return erased
         start = end  # more of the key may have come meanwhile
@@ -122,7 +124,7 @@ def apply_list(path: str, listed: bytes, erasing: Erasing) -> int:
     if len(numbers) < len(expected):
         missing = len(expected) - len(numbers)
         erasing.notice(f"{missing} of the {len(expected)} messages that the list names are not in this buffer")
-    return erasing.run(directory, numbers, again=True)
+    return erasing.run(directory, numbers, again=True, named=False)
 
 
 def _erasable(path: str) -> BufferDirectory:

@@ -24,10 +24,13 @@ from hbuf.store.writer import Writer
 BATCH_MESSAGES = 50_000
 
 
-def erase(writer: Writer, numbers: Sequence[int], by: bytes, reason: bytes, *, again: bool = False) -> int:
+def erase(
+    writer: Writer, numbers: Sequence[int], by: bytes, reason: bytes, *, again: bool = False, named: bool = True
+) -> int:
     """Erases the messages of these numbers, which ascend. Returns how many were erased: those that were there.
 
-    With `again` their DELETEs may be in the log already, and then they get no other.
+    With `again` their DELETEs may be in the log already, and then they get no other. A number that was retired
+    meanwhile is refused where somebody `named` it, and else passed over.
     """
     directory = writer.directory
     erased = 0
@@ -38,7 +41,7 @@ def erase(writer: Writer, numbers: Sequence[int], by: bytes, reason: bytes, *, a
                 raise not_erasable(directory)
             refuse_unfinished(directory)
             quarantined = Quarantined(directory)
-            targets, erased_now = _find_targets(directory, part, quarantined)
+            targets, erased_now = _find_targets(directory, part, quarantined, named=named)
             if not erased_now:
                 continue
             said = erasures(directory, part[0]) if again else {}
@@ -70,12 +73,14 @@ def no_message(directory: BufferDirectory, seq: int) -> NotAllowed:
 
 
 def _find_targets(
-    directory: BufferDirectory, numbers: Sequence[int], quarantined: Quarantined
+    directory: BufferDirectory, numbers: Sequence[int], quarantined: Quarantined, *, named: bool
 ) -> tuple[dict[int, list[Target]], list[Erasure]]:
     """Where the messages are, by segment, and what each DELETE is to say. What is gone already is left out."""
     targets: dict[int, list[Target]] = {}
     found: list[Erasure] = []
     for first, group in by_segment(directory, numbers):
+        if first is None and not named:
+            continue  # retired meanwhile
         if first is None:
             raise not_there(directory, group[0])
         with SegmentMessages(directory, first) as messages:

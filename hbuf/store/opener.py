@@ -24,6 +24,7 @@ from hbuf.format.sealing import (
     without_data_key_line,
 )
 from hbuf.store.data_keys import Identity
+from hbuf.store.put_places import all_puts, id_before, opening_of, put_at
 from hbuf.store.reader import Reader
 from hbuf.store.tail import Opening
 from hbuf.store.view import Chunk
@@ -90,7 +91,7 @@ class Opener:
             hint = "--identity KEY reads it; --json shows what can be read without"
             raise NotAllowed(f"{where} is encrypted", hint=hint)
         opening = self._opening(first)
-        put = self._reader.put_at(first, line.put_at)
+        put = put_at(self._reader, first, line.put_at)
         recipients = parse_recipients(put.own) if put is not None else []
         key = self._unsealed(recipients, line.hash, opening)
         if key is None and not (recipients and not self._mine(recipients)):
@@ -107,7 +108,7 @@ class Opener:
     def _all_recipients(self, first: int) -> list[Recipient]:
         """Those of all PUTs of a segment: the offset in a message's head is a hint. Read once."""
         if first not in self._recipients:
-            puts = self._reader.puts(first)
+            puts = all_puts(self._reader, first)
             self._recipients[first] = [recipient for put in puts for recipient in parse_recipients(put.own)]
         return self._recipients[first]
 
@@ -131,12 +132,12 @@ class Opener:
         first = self._reader.segment_of(record.seq)
         hasher = self._opening(first).hasher
         commit = hasher(COMMITTED % (record.salt, fields, stored)).hexdigest().encode()
-        prev = self._reader.id_before(first, record.seq)
+        prev = id_before(self._reader, first, record.seq)
         return hasher(IDENTIFIED % (prev, commit, head)).hexdigest().encode() == record.id
 
     def _opening(self, first: int) -> Opening:
         if first not in self._openings:
-            self._openings[first] = self._reader.opening(first)
+            self._openings[first] = opening_of(self._reader, first)
         return self._openings[first]
 
     def _where(self, seq: int) -> str:

@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
 from hbuf.format import index
 from hbuf.format.entries import EntryBuilder
-from hbuf.format.grammar import MAX_SECTION_BYTES
 from hbuf.format.places import Place
-from hbuf.format.scan import Record, parse_record
 from hbuf.format.tags import Tags, parse_tags_file
 from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
@@ -28,7 +26,7 @@ from hbuf.store.listed import ListedSegments
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
 from hbuf.store.segment_file import open_segment
-from hbuf.store.tail import Opening, read_opening
+from hbuf.store.tail import read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
@@ -74,7 +72,7 @@ class Reader(ListedSegments):
     @property
     def end_seq(self) -> int:
         """One more than the last number that can be read."""
-        return self._view(self._firsts[-1]).end_seq
+        return self.view(self._firsts[-1]).end_seq
 
     def segment_of(self, seq: int) -> int:
         """The first number of the segment that holds `seq`."""
@@ -106,7 +104,7 @@ class Reader(ListedSegments):
 
     def _back(self, count: int, end: int) -> int:
         for first in reversed(self._firsts):
-            view = self._view(first)
+            view = self.view(first)
             place = view.place_of(end)
             deletes = index.delete_flags(view.entries[: place * index.ENTRY_BYTES])
             if deletes.count(0) < count:
@@ -127,7 +125,7 @@ class Reader(ListedSegments):
         following = bisect.bisect_left(self._firsts, time_us, key=self._first_time)
         if following == 0:
             return self.first_seq
-        view = self._view(self._firsts[following - 1])
+        view = self.view(self._firsts[following - 1])
         at = search_time(view, time_us)
         if not is_boundary(view, at, time_us):
             self._scan(view)
@@ -136,7 +134,7 @@ class Reader(ListedSegments):
 
     def _first_time(self, first: int) -> int:
         """The time of a segment's first message, from the record itself where it can be read."""
-        view = self._view(first)
+        view = self.view(first)
         if not view.count:
             return LAST_TIME_US
         entry = view.entry(0)
@@ -176,7 +174,7 @@ class Reader(ListedSegments):
     def _is_retired(self, first: int) -> bool:
         """Whether a segment that was listed went before it could be opened."""
         try:
-            self._view(first)
+            self.view(first)
         except FileNotFoundError:
             self._pass_over_retired()
             if first in self._firsts:
@@ -185,7 +183,7 @@ class Reader(ListedSegments):
         return False
 
     def _segment_chunks(self, first: int, start: int, end: int, wanted: list[int] | None) -> Iterator[Chunk]:
-        view = self._view(first)
+        view = self.view(first)
         at = view.place_of(start)
         last = view.place_of(end)
         while at < last:
@@ -200,6 +198,10 @@ class Reader(ListedSegments):
             chunk = view.chunk(at, last)
             if not self._is_steady(view):
                 chunk = self._chunk_between_erases(view, seq, end)
+                if chunk is None and not self.directory.has_segment(first):
+                    # Erased from and then retired: the file that is open here may be half erased, for good.
+                    self._note_retired(seq, min(end, view.end_seq) - 1)
+                    return
                 at, last = view.place_of(seq), view.place_of(end)
             if chunk is None:
                 self._scan(view)
@@ -217,50 +219,19 @@ class Reader(ListedSegments):
             tags = parse_tags_file(self.directory.tags(first).read_bytes())
         except (OSError, HbufError):
             return None
-        view = self._view(first)
+        view = self.view(first)
         if tags.first != first or tags.records != view.count:
             return None
         return sorted(wanted(tags))
-
-    # What an encrypted message needs to be opened
-
-    def opening(self, first: int) -> Opening:
-        """What the PUTs at the head of a segment say."""
-        with fsops.os_errors(self.directory.shown):
-            return read_opening(self._view(first).segment, self.directory.segment_shown(first))
-
-    def put_at(self, first: int, at: int) -> Record | None:
-        """The PUT at byte `at` of a segment, where there is one."""
-        with fsops.os_errors(self.directory.shown):
-            record = parse_record(self._view(first).segment.pread(MAX_SECTION_BYTES + 2, at), 0)
-        return record if isinstance(record, Record) and record.method == b"PUT" else None
-
-    def puts(self, first: int) -> list[Record]:
-        """All PUTs of a segment, found by reading all of it."""
-        return [record for record in self._records(first) if record.method == b"PUT"]
-
-    def id_before(self, first: int, seq: int) -> bytes:
-        """The id of the record before message `seq`, by what is listed: only what lies between is read."""
-        view = self._view(first)
-        place = view.place_of(seq)
-        start, prev = view.entry(place - 1).offset if place else 0, b""
-        with fsops.os_errors(self.directory.shown):
-            for window in windows(view.segment, start, view.entry(place).offset, seq - 2):
-                prev = window.records[-1].id if window.records else prev
-        return prev
-
-    def _records(self, first: int) -> Iterator[Record]:
-        view = self._view(first)
-        with fsops.os_errors(self.directory.shown):
-            for window in windows(view.segment, 0, view.segment.length, first - 1):
-                yield from window.records
 
     def _is_steady(self, view: View) -> bool:
         """Whether nothing of the segment was erased since its entries were read, nor is being erased now."""
         if view.scanned:
             return not self.directory.erasing.exists() and self._has_its_file(view)
         header = read_index_header(self.directory.index(view.first))
-        return header is None or (header.erase_counter == view.erase_counter and header.erase_counter % 2 == 0)
+        if header is None:
+            return self.directory.has_segment(view.first)
+        return header.erase_counter == view.erase_counter and header.erase_counter % 2 == 0
 
     def _has_its_file(self, view: View) -> bool:
         """False where a compressed segment was replaced by another file: erasing does that."""
@@ -278,6 +249,8 @@ class Reader(ListedSegments):
         try:
             with contextlib.suppress(FileNotFoundError):  # a copy without its lock: whoever writes makes it first
                 lock.acquire(shared=True, deadline=time.monotonic() + _WAIT_SECONDS)
+            if not self.directory.has_segment(view.first):
+                return None
             if not view.scanned:
                 self._load(view.first)
             elif not self._has_its_file(view):
@@ -291,7 +264,8 @@ class Reader(ListedSegments):
 
     # Segments
 
-    def _view(self, first: int) -> View:
+    def view(self, first: int) -> View:
+        """A segment, open, with what may be shown of it."""
         view = self._views.get(first)
         return view if view is not None else self._load(first)
 

@@ -13,9 +13,11 @@ from hbuf.format.fields import encode_fields
 from hbuf.format.keys import Kind, PublicKey, encode_public
 from hbuf.format.seekable import encode_table
 from hbuf.ops.create import create
+from hbuf.ops.erase import Erasing, erase
 from hbuf.ops.head import head
 from hbuf.ops.key import new
 from hbuf.ops.report import Report
+from hbuf.ops.retire import retire
 from hbuf.ops.verify import Expected, expected_head, parse_expected, verify
 from hbuf.store.data_keys import Identity
 from hbuf.store.directory import BufferDirectory
@@ -31,6 +33,7 @@ UNSIGNED = (PLAIN, ENCRYPTED, COMPRESSED)
 FIELDS = encode_fields("user-17", ["host=web1"], [("content-type", "text/plain")])
 _FRAME_BYTES = 1024
 LAST = 9  # messages 1 to 9, in segments of three; 4 to 6 are one unit
+ERASED = 8  # in an aged one, where segments 1 and 4 are retired; 10 and 11 say so
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,16 @@ class Target:
     def segment(self, first: int) -> Path:
         return self.path / "segments" / f"{first:020}.http"
 
+    @property
+    def compressed_segments(self) -> list[Path]:
+        return sorted(self.path.glob("segments/*.zst"))
+
+    @property
+    def signer(self) -> Signer | None:
+        return Signer(self.keys / "sign.key") if self.is_signed else None
+
     def writer(self) -> Writer:
-        signer = Signer(self.keys / "sign.key") if self.is_signed else None
-        return Writer(BufferDirectory(self.path), signer=signer)
+        return Writer(BufferDirectory(self.path), signer=self.signer)
 
     def append(self, *bodies: bytes, unit: bool = False) -> None:
         with self.writer() as writer:
@@ -80,7 +90,7 @@ class Target:
         """What an attacker does last, so that the buffer is again what it was said to be."""
         if self.kind == COMPRESSED:
             for file in sorted(self.path.glob("segments/*.http"))[:-1]:
-                file.with_name(file.name + ".zst").write_bytes(_compressed(file.read_bytes()))
+                file.with_name(file.name + ".zst").write_bytes(compressed(file.read_bytes()))
                 file.unlink()
 
     def kept_head(self) -> Expected:
@@ -105,8 +115,8 @@ def make_target(root: Path, kind: str) -> Target:
     reader = encode_public(PublicKey("encrypt", load_public("reader", target.keys).data))
     create(
         str(target.path),
-        {"segment_messages": "3"},
-        signer=Signer(target.keys / "sign.key") if target.is_signed else None,
+        {"segment_messages": "3", "retention_messages": "3"},
+        signer=target.signer,
         recipients=[reader] if kind == ENCRYPTED else [],
     )
     shutil.copytree(target.path, root / "older")
@@ -119,13 +129,23 @@ def make_target(root: Path, kind: str) -> Target:
     return target
 
 
-def _compressed(data: bytes) -> bytes:
+def make_aged(root: Path, kind: str) -> Target:
+    """One in which a message was erased, and segments were retired. What was before the erase is in `unerased`."""
+    target = make_target(root, kind)
+    shutil.copytree(target.path, root / "unerased")
+    erase(str(target.path), [range(ERASED, ERASED + 1)], Erasing("asked for", signer=target.signer))
+    assert retire(str(target.path), timeout_seconds=10, signer=target.signer).end == 6
+    target.keep_head()
+    return target
+
+
+def compressed(data: bytes) -> bytes:
     """What hbuf-compress makes of a segment, were it not damaged."""
-    frames = [(_encode(data[at : at + _FRAME_BYTES]), len(data[at : at + _FRAME_BYTES])) for at in _starts(data)]
+    frames = [(encode_frame(data[at : at + _FRAME_BYTES]), len(data[at : at + _FRAME_BYTES])) for at in _starts(data)]
     return b"".join(frame for frame, _ in frames) + encode_table([(len(frame), length) for frame, length in frames])
 
 
-def _encode(content: bytes) -> bytes:
+def encode_frame(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(write_checksum=True, write_content_size=True).compress(content)
 
 

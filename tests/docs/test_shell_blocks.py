@@ -92,7 +92,7 @@ def test_readme_s_commands_work_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "bin").symlink_to(ROOT / "bin")
     printed = [run(block, tmp_path) for block in shell_blocks("README.md")]
     assert "all is well again" in printed[0]
-    _, _, read, looked, verified, backed_up, signed, checked = printed
+    _, _, read, looked, verified, backed_up, signed, checked, encrypted, erased, retired, compressed = printed
     assert read.startswith('first order\nsecond order\n{"total": 42}\nsecond order\n{"tenant":"default",')
     # The last command shows the message from its key to its body.
     assert looked.startswith("second order\n")
@@ -102,6 +102,11 @@ def test_readme_s_commands_work_one_after_the_other(tmp_path: Path) -> None:
     assert (tmp_path / "orders.tar").stat().st_size
     assert signed == ""
     assert checked.startswith("ledger: intact: 2 messages, last 2 ")
+    assert encrypted == "blood type 0\n"
+    assert "\n  chain:        1 message, 1 erased, 1 encrypted: ok\n" in erased
+    assert retired.startswith("visits: messages 1 to 800, ")
+    assert "\n  completeness: numbers 801 to 1001, 800 retired: ok\n" in compressed
+    assert list((tmp_path / "visits" / "segments").glob("*.http.zst"))
 
 
 def test_operations_commands_work_one_after_the_other(directory: Path) -> None:

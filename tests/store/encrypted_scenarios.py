@@ -49,6 +49,11 @@ def _some_signed_messages(where: Path, answers: Answers) -> None:
     answers.note_stored(append_to(buffer_in(where), *BEFORE, key=where / KEY))
 
 
+def _some_signed_messages_compressed(where: Path, answers: Answers) -> None:
+    _some_signed_messages(where, answers)
+    set_settings(str(buffer_in(where)), {"compress": "true"}, timeout_seconds=20, signer=Signer(where / KEY))
+
+
 # What dies
 
 
@@ -157,10 +162,22 @@ ENCRYPTED_AND_SIGNED = Scenario(
     identity=IDENTITY,
 )
 
+ENCRYPTED_SIGNED_AND_COMPRESSING = Scenario(
+    "rolling an encrypted, signed and compressing one",
+    _some_signed_messages_compressed,
+    _append_signed,
+    (*WHILE[:2], LONG[0]),
+    _all_is_signed,
+    fewest_calls=30,
+    key=KEY,
+    identity=IDENTITY,
+)
+
 ENCRYPTED = [
     ENCRYPTED_ROLLING,
     ENCRYPTED_UNITS,
     ENCRYPTED_RECOVERING,
     CHANGING_RECIPIENTS,
     ENCRYPTED_AND_SIGNED,
+    ENCRYPTED_SIGNED_AND_COMPRESSING,
 ]

@@ -5,23 +5,28 @@ Messages have a key, a tag, a field and a body of their own, which can be looked
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import zstandard
 
 from hbuf.format.fields import encode_fields
 from hbuf.format.message import Message
+from hbuf.ops.compress import compress
 from hbuf.ops.create import create
 from hbuf.ops.verify import verify
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.erase import erase
-from hbuf.store.located import SegmentMessages
+from hbuf.store.located import Located, SegmentMessages
 from hbuf.store.outgoing import Outgoing
 from hbuf.store.signing import Signer
 
 from .checking import append_to, open_writer, read_all
+from .encryption_keys import make_identity, public_text
 from .scenarios import PAGE_BYTES, buffer_in
-from .signed_scenarios import KEY, make_key
+from .signed_scenarios import KEY, PUBLICS, make_key
 
 WORDS = ("apple", "birch", "cedar", "daisy", "elder", "ferns")
 
@@ -35,10 +40,11 @@ class Secret:
     field: bytes
     body: bytes
     salt: bytes = b""
+    stored: bytes = b""  # the body as it is on disk, which may be encrypted
 
     @property
     def texts(self) -> list[bytes]:
-        return [text for text in (self.key, self.tag, self.field, self.body, self.salt) if text]
+        return [text for text in (self.key, self.tag, self.field, self.stored or self.body, self.salt) if text]
 
 
 def secret(word: str, *, pages: int = 0) -> Secret:
@@ -58,18 +64,33 @@ def store_secrets(path: Path, secrets: list[Secret], *, unit: bool = False, key:
 
 
 def salt_of(path: Path, seq: int) -> bytes:
+    return _located(path, seq).record.salt
+
+
+def _located(path: Path, seq: int) -> Located:
     directory = BufferDirectory(path)
     first = max(first for first in directory.segment_firsts() if first <= seq)
     with SegmentMessages(directory, first) as messages:
         located = messages.find(seq)
     assert located is not None
-    return located.record.salt
+    return located
 
 
 def holders(path: Path, text: bytes) -> list[str]:
-    """The files below a buffer's directory in which a text can be found."""
+    """The files below a buffer's directory in which a text can be found, compressed or not."""
     files = [file for file in path.rglob("*") if file.is_file()]
-    return [str(file.relative_to(path)) for file in files if text in file.read_bytes()]
+    return [str(file.relative_to(path)) for file in files if text in _decoded(file.read_bytes())]
+
+
+def _decoded(content: bytes) -> bytes:
+    """What whole frames hold, and a last one that is cut, as far as it goes."""
+    if not content.startswith(zstandard.FRAME_HEADER):
+        return content
+    decoded = b""
+    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content), read_across_frames=True) as reader:
+        while piece := reader.read(65_536):
+            decoded += piece
+    return content + decoded
 
 
 def erase_in(path: Path, *numbers: int, key: Path | None = None, again: bool = False) -> int:
@@ -77,9 +98,17 @@ def erase_in(path: Path, *numbers: int, key: Path | None = None, again: bool = F
         return erase(writer, numbers, b"me@here", b"asked for", again=again)
 
 
-def check_whole_or_erased(path: Path, secrets: list[Secret], wanted: tuple[int, ...], *, done: bool) -> None:
+def check_whole_or_erased(
+    path: Path,
+    secrets: list[Secret],
+    wanted: tuple[int, ...],
+    *,
+    done: bool,
+    identity: Path | None = None,
+    signer: bytes | None = None,
+) -> None:
     """Of each message of `secrets` all is there, or nothing is; those of `wanted` are gone if that was `done`."""
-    found = read_all(path)[: len(secrets)]
+    found = read_all(path, identity)[: len(secrets)]
     assert [message.seq for message in found] == list(range(1, len(secrets) + 1))
     for message, said in zip(found, secrets, strict=True):
         if message.erased:
@@ -88,7 +117,7 @@ def check_whole_or_erased(path: Path, secrets: list[Secret], wanted: tuple[int, 
         else:
             assert not done or message.seq not in wanted
             assert said_by(message) == (said.key, (said.tag,), (said.field,), said.body)
-    report = verify(str(path), jobs=1)
+    report = verify(str(path), jobs=1, signer=signer)
     assert report.ok, [str(fault) for fault in report.faults]
     erased = [message.seq for message in found if message.erased]
     assert report.verdicts["chain"]["erased"] == len(erased)
@@ -110,6 +139,7 @@ class EraseScenario:
     prepare: Callable[[Path], None]
     numbers: tuple[int, ...]
     key: str | None = None
+    identity: str | None = None
     fewest_calls: int = 15
 
     def __str__(self) -> str:
@@ -124,7 +154,7 @@ class EraseScenario:
 
     def check_readable(self, where: Path, secrets: list[Secret]) -> None:
         """As a reader finds it, before a writer has opened it."""
-        found = read_all(buffer_in(where))
+        found = read_all(buffer_in(where), self.identity_in(where))
         assert [message.seq for message in found] == list(range(1, len(SECRETS) + 1)), "a reader calls one damaged"
         for message, said in zip(found, secrets, strict=True):
             assert message.erased or message.body == said.body
@@ -134,16 +164,26 @@ class EraseScenario:
         path = buffer_in(where)
         append_to(path, b"one more", key=self._key(where))
         assert not (path / "erasing").exists()
-        check_whole_or_erased(path, secrets, self.numbers, done=done)
+        self.check(where, secrets, done=done)
+
+    def check(self, where: Path, secrets: list[Secret], *, done: bool) -> None:
+        identity, signer = self.identity_in(where), PUBLICS[self.key] if self.key else None
+        path = buffer_in(where)
+        check_whole_or_erased(path, secrets, self.numbers, done=done, identity=identity, signer=signer)
+
+    def identity_in(self, where: Path) -> Path | None:
+        return where / self.identity if self.identity else None
 
     def _key(self, where: Path) -> Path | None:
         return where / self.key if self.key else None
 
 
 def with_salts(path: Path) -> list[Secret]:
-    return [
-        Secret(each.key, each.tag, each.field, each.body, salt_of(path, seq)) for seq, each in enumerate(SECRETS, 1)
-    ]
+    found = []
+    for seq, each in enumerate(SECRETS, 1):
+        _, data, record = _located(path, seq)
+        found.append(replace(each, salt=record.salt, stored=data[record.body_start : record.body_end]))
+    return found
 
 
 def _newest_segment(where: Path) -> None:
@@ -174,6 +214,30 @@ def _signed(where: Path) -> None:
     store_secrets(buffer_in(where), SECRETS, key=where / KEY)
 
 
+def _compressed(where: Path) -> None:
+    """The last of them are in the newest segment, which is not compressed."""
+    _sealed_segments(where)
+    assert compress(str(buffer_in(where)), timeout_seconds=20)
+
+
+def _interrupted_compressing(where: Path) -> None:
+    """A process died when it had the compressed file, and not yet removed the plain one."""
+    _sealed_segments(where)
+    plain = buffer_in(where) / "segments" / f"{1:020d}.http"
+    content = plain.read_bytes()
+    assert compress(str(buffer_in(where)), timeout_seconds=20)
+    plain.write_bytes(content)
+
+
+def _everything(where: Path) -> None:
+    """Signed, encrypted, compressed as it rolls."""
+    signer, recipients = Signer(make_key(where, KEY)), [public_text(make_identity(where, "alice"))]
+    settings = {"segment_messages": "3", "compress": "true", "hash": "sha256"}
+    create(str(buffer_in(where)), settings, signer=signer, recipients=recipients)
+    store_secrets(buffer_in(where), SECRETS, key=where / KEY)
+    assert (buffer_in(where) / "segments" / f"{1:020d}.http.zst").exists()
+
+
 def _set_aside(where: Path) -> None:
     """An append was interrupted, and done again: its bytes are in quarantine/, whole and cut off."""
     create(str(buffer_in(where)))
@@ -198,5 +262,11 @@ UNIT = EraseScenario("in an atomic unit", _unit, (3, 5))
 SIGNED = EraseScenario("in a signed buffer", _signed, (2, 4, 6), KEY)
 SET_ASIDE = EraseScenario("of what was set aside, too", _set_aside, (2, 4))
 
-INTERRUPTED = [NEWEST, SEALED, UNIT, SIGNED, SET_ASIDE]
+COMPRESSED = EraseScenario("in a compressed segment", _compressed, (1, 3, 4), fewest_calls=25)
+BOTH_FILES = EraseScenario("where compressing was interrupted", _interrupted_compressing, (1, 3), fewest_calls=20)
+ALL_AT_ONCE = EraseScenario(
+    "in a signed, encrypted and compressed one", _everything, (2, 3, 5), KEY, "keys/alice.key", fewest_calls=25
+)
+
+INTERRUPTED = [NEWEST, SEALED, UNIT, SIGNED, SET_ASIDE, COMPRESSED, BOTH_FILES, ALL_AT_ONCE]
 ERASE_SCENARIOS = [*INTERRUPTED, EVERYTHING, SHA256]

@@ -58,7 +58,7 @@ def test_nothing_of_an_erased_message_is_in_any_file(scenario: EraseScenario, ra
     for each in (secrets[seq - 1] for seq in scenario.numbers):
         assert all(holders(buffer_in(ram_path), text) for text in each.texts)
     scenario.work(ram_path)
-    check_whole_or_erased(buffer_in(ram_path), secrets, scenario.numbers, done=True)
+    scenario.check(ram_path, secrets, done=True)
 
 
 @pytest.mark.parametrize("seq", range(1, 7))

@@ -14,7 +14,7 @@ from hbuf.ops.verify import verify
 from hbuf.store import fsops
 
 from .checking import Answers, Stored, append_to, check_survived, read_all, stored_of
-from .encrypted_scenarios import ENCRYPTED, ENCRYPTED_ROLLING
+from .encrypted_scenarios import ENCRYPTED, ENCRYPTED_ROLLING, ENCRYPTED_SIGNED_AND_COMPRESSING
 from .forgetful import Disk, Folder, Loss, build, left_on_disk
 from .losses import LOSSES, all_but_second, by_chance, every
 from .scenarios import (
@@ -175,7 +175,17 @@ def cuts_behind_a_kill(scenario: Scenario, where: Path, answers: Answers, sync: 
 
 
 @pytest.mark.parametrize(
-    "scenario", [CREATING, ROLLING, SIGNED_CREATING, SIGNED_ROLLING, NEW_LINE, ENCRYPTED_ROLLING], ids=str
+    "scenario",
+    [
+        CREATING,
+        ROLLING,
+        SIGNED_CREATING,
+        SIGNED_ROLLING,
+        NEW_LINE,
+        ENCRYPTED_ROLLING,
+        ENCRYPTED_SIGNED_AND_COMPRESSING,
+    ],
+    ids=str,
 )
 def test_names_that_a_killed_process_did_not_sync_are_on_disk_before_they_are_built_upon(
     scenario: Scenario, ram_path: Path

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hbuf.errors import HbufError
+from hbuf.ops.compress import compress
 from hbuf.ops.retire import retire
 from hbuf.ops.set import set_settings
 from hbuf.ops.verify import verify
@@ -18,12 +19,14 @@ from hbuf.store.signing import Signer
 
 from .checking import Answers, open_writer, read_all
 from .dying import Moment, work_until
+from .erase_scenarios import erase_in
 from .losses import LOSSES, by_chance
 from .retiring import Retiring
 from .scenarios import Scenario, buffer_in
 from .test_power_loss import after_cuts, cuts_of, prepared
 
 KEY = "audit.key"
+ERASED = (4, 8)
 MESSAGES = 11  # in segments of two; a DELETE takes a number, too
 
 
@@ -35,6 +38,7 @@ class Retirement:
     signed: bool
     end: int  # the last number that goes
     interrupted: bool = False
+    compressed: bool = False  # and two messages are erased: one that goes, and one that stays
 
     def __str__(self) -> str:
         return self.name
@@ -45,6 +49,9 @@ class Retirement:
         buffer = Retiring(buffer_in(where), key=key, retention_messages="4")
         buffer.append(3, producer=b"till")
         buffer.append(MESSAGES - 3)
+        if self.compressed:
+            erase_in(buffer.path, *ERASED, key=key)
+            assert compress(str(buffer.path), timeout_seconds=20)
         if self.interrupted:
             _interrupt(buffer)
 
@@ -59,7 +66,11 @@ class Retirement:
     def check(self, where: Path, answers: Answers) -> None:
         path, key = buffer_in(where), where / KEY if self.signed else None
         firsts = BufferDirectory(path).segment_firsts()
-        seqs = [message.seq for message in read_all(path)]
+        found = read_all(path)
+        seqs = [message.seq for message in found]
+        assert [message.seq for message in found if message.erased] == [
+            seq for seq in (ERASED if self.compressed else ()) if seq >= firsts[0]
+        ]
         # A reader sees all from the first segment still there on: no gap, and nothing that the rule keeps is gone.
         assert seqs == list(range(firsts[0], MESSAGES + 1))
         assert firsts[0] <= self.end + 1
@@ -71,7 +82,8 @@ class Retirement:
         _check_verifies(path)
         assert [message.seq for message in read_all(path)] == list(range(self.end + 1, MESSAGES + 1))
         names = sorted(file.name for file in (path / "segments").iterdir() if not file.name.startswith("."))
-        assert names[0] == f"{self.end + 1:020d}.http", "what belonged to a retired segment is left"
+        suffix = ".http.zst" if self.compressed else ".http"
+        assert names[0] == f"{self.end + 1:020d}{suffix}", "what belonged to a retired segment is left"
         assert (path / "keys.http").read_bytes().count(b"PUT /b/") == self.end // 2
         with open_writer(path, key=key) as writer:
             again = writer.append(Outgoing([b"3"], producers=[(b"till", 3)]))
@@ -108,6 +120,7 @@ RETIREMENTS = [
     Retirement("retiring a signed one", signed=True, end=6),
     Retirement("finishing", signed=False, end=6, interrupted=True),
     Retirement("finishing a signed one", signed=True, end=6, interrupted=True),
+    Retirement("retiring a signed and compressed one", signed=True, end=6, compressed=True),
 ]
 
 
