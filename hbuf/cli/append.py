@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
@@ -92,7 +93,6 @@ def append_command(
         hint = "hbuf-set --encrypt-to adds a recipient, for what comes after"
         raise UsageError(f"{buffer}: is not encrypted to the key that --encrypt-to names", hint=hint)
     limit_bytes = settings.most_body_bytes
-    stop = _stop_on_signals(timeout_seconds)
     writer = Writer(
         BufferDirectory(buffer),
         sync=fsync != "never",
@@ -111,19 +111,19 @@ def append_command(
         receipts=_print_receipts if verbose else lambda appended: None,
     )
     try:
-        with writer:
+        with writer, _stop_on_signals(timeout_seconds) as stop:
             if files:
                 append_files(files, sending, limit_bytes)
             else:
                 new_parser = _parser_maker(separated_by, http, limit_bytes)
                 append_stream(0, new_parser, sending, linger_seconds=linger_seconds, atomic=atomic, stop=stop)
+            return INTERRUPTED if stop.signal == signal.SIGINT else 0
     except HbufError as error:
         if isinstance(error, BadInput):
             error.message = f"{buffer}: {error.message}"
         if sending.stored or not files:
             error.message += f"; {counted(sending.stored, 'message was', 'messages were')} stored"
         raise
-    return INTERRUPTED if stop.signal == signal.SIGINT else 0
 
 
 def _separator(null: bool, separator: str | None, http: bool, as_json: bool) -> bytes | None:
@@ -163,12 +163,17 @@ def _print_receipts(appended: Appended) -> None:
         drop_stdout()  # nobody reads the receipts; the messages are stored all the same
 
 
-def _stop_on_signals(patience_seconds: float) -> Stop:
+@contextlib.contextmanager
+def _stop_on_signals(patience_seconds: float) -> Iterator[Stop]:
     """SIGTERM and SIGINT finish the line; what was read is stored."""
     stop = Stop(patience_seconds)
-    signal.signal(signal.SIGTERM, stop.ask)
-    signal.signal(signal.SIGINT, stop.ask)
-    return stop
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        stop.close()
 
 
 app = program(NAME, append_command, "Example: journalctl -o json | hbuf-append ./journal --tag host=web1")

@@ -111,7 +111,7 @@ def parse_record(data: bytes, at: int, known_time: bytes = b"") -> Record | Unre
     if time != known_time and not _is_time(time):
         return Unreadable(at, "the time does not exist")
     if own or method != b"POST" or seq is None or salted == b"gone":
-        reason = _unusual(method, seq, own, salted, fields)
+        reason = _unusual(method, seq, own, salted, fields, body_length)
         if reason:
             return Unreadable(at, reason)
     if fields and (not is_text(fields) or (salted != b"gone" and fields.startswith(b"x: "))):
@@ -216,7 +216,9 @@ _OWN_VALUES = {
 _FULL_PUT = _PUT_OWN[:6]
 
 
-def _unusual(method: bytes, seq: bytes | None, own: bytes, salted: bytes | None, fields: bytes) -> str | None:
+def _unusual(
+    method: bytes, seq: bytes | None, own: bytes, salted: bytes | None, fields: bytes, body_length: int
+) -> str | None:
     """What is wrong with a record that is more than a plain message, or None."""
     if (seq is None) != (method == b"PUT"):
         return "a PUT has no number, and every other record has one"
@@ -240,6 +242,8 @@ def _unusual(method: bytes, seq: bytes | None, own: bytes, salted: bytes | None,
         return "a producer and its number come together"
     if method == b"DELETE" and (b"x-hbuf-erases" in values) == (b"x-hbuf-retires" in values):
         return "a DELETE says what was erased or what was retired"
+    if method == b"DELETE" and (fields or body_length or b"x-hbuf-by" not in values or b"x-hbuf-reason" not in values):
+        return "a DELETE says by whom and why, and has neither fields nor a body"
     if method == b"PUT":
         return _unusual_put(values)
     return None

@@ -7,6 +7,7 @@ are in the buffer, and a file is left just behind them, so that the next run can
 from __future__ import annotations
 
 import copy
+import math
 import os
 import select
 import time
@@ -95,6 +96,10 @@ class Stop:
         self._deadline = 0.0 if self.asked else time.monotonic() + self._patience_seconds
         self.signal = signal_number
         os.write(self._wake, b"\0")
+
+    def close(self) -> None:
+        os.close(self.wake_fd)
+        os.close(self._wake)
 
     @property
     def asked(self) -> bool:
@@ -204,8 +209,7 @@ class _Pump:
             waits = [] if self._deadline is None else [max(0.0, self._deadline - time.monotonic())]
             if stop and stop.asked:
                 waits.append(stop.wait_seconds() or 0.0)
-            watched = [self._fd, stop.wake_fd] if stop else [self._fd]
-            ready, _, _ = select.select(watched, [], [], min(waits, default=None))
+            ready = _wait_readable([self._fd, stop.wake_fd] if stop else [self._fd], min(waits, default=None))
             if stop and stop.wake_fd in ready:
                 os.read(stop.wake_fd, 64)
             if self._fd in ready:
@@ -222,6 +226,14 @@ class _Pump:
         pending, self._pending = self._pending, []
         self._pending_bytes, self._deadline = 0, None
         self._sending.send(pending)
+
+
+def _wait_readable(fds: Sequence[int], seconds: float | None) -> list[int]:
+    """Those of `fds` that can be read, or have ended. Not select(), which takes no number from 1024 on."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if seconds is None else math.ceil(seconds * 1000))]
 
 
 def _position(fd: int) -> int | None:

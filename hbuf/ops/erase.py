@@ -21,7 +21,7 @@ from hbuf.store.deletes import erasures
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.lock import Lock
-from hbuf.store.markers import user_name
+from hbuf.store.markers import acting_user
 from hbuf.store.reader import Reader
 from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
@@ -51,7 +51,7 @@ class Erasing:
                 with writer.locked():  # opening it finishes what was interrupted
                     store.refuse_unfinished(directory)
                     return 0
-            return store.erase(writer, numbers, _by(), reason, again=again, named=named)
+            return store.erase(writer, numbers, acting_user(), reason, again=again, named=named)
 
 
 def parse_numbers(texts: Iterable[str]) -> list[range]:
@@ -192,8 +192,3 @@ def _merged(wanted: Sequence[range]) -> list[range]:
         else:
             merged.append(each)
     return merged
-
-
-def _by() -> bytes:
-    """user@host, of characters that a line may hold."""
-    return re.sub(rb"[^!-~]", b"?", os.fsencode(f"{user_name()}@{os.uname().nodename}"))

@@ -87,8 +87,8 @@ def _join_start(
     elif start is not None and start != first.first:
         reason = f"the buffer begins with message {first.first}, and not with {start}"
         report.add(file, Fault("completeness", 0, first.first, reason, "incomplete"))
-    else:
-        report.verdicts["completeness"]["retired"] = first.first - 1
+    elif retired is not None:
+        report.verdicts["completeness"]["retired"] = min(retired.end, first.first - 1)
     if retired is None:
         return
     behind = next((audit for audit in audits if audit.first == retired.end + 1), None)

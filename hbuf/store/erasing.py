@@ -42,14 +42,25 @@ class Target(NamedTuple):
     commitment: bytes
 
 
-def overwrite_all(directory: BufferDirectory, targets: dict[int, list[Target]], quarantined: Quarantined) -> None:
+def overwrite_all(
+    directory: BufferDirectory,
+    targets: dict[int, list[Target]],
+    quarantined: Quarantined,
+    notice: Callable[[str], None] | None = None,
+) -> None:
     """Overwrites messages, by segment, whose DELETEs are on disk; and what is left of them elsewhere.
 
-    Quarantine comes first: it is searched for what the messages say, as long as they say it.
+    Quarantine comes first: it is searched for what the messages say, as long as they say it. With `notice` a segment
+    that turns out to be damaged is named, and the others are done.
     """
     quarantined.overwrite()
     for first, found in sorted(targets.items()):
-        _overwrite(directory, first, found)
+        try:
+            _overwrite(directory, first, found)
+        except Damaged as error:
+            if notice is None:
+                raise
+            notice(f"{directory.segment_shown(first)}: an erase cannot be finished here: {error.message}")
     remove_unfinished(directory, targets)
     remove_erasing(directory.erasing)
 
@@ -75,7 +86,7 @@ def finish_erasing(directory: BufferDirectory, notice: Callable[[str], None]) ->
             continue
         if found:
             targets[first] = found
-    overwrite_all(directory, targets, quarantined)
+    overwrite_all(directory, targets, quarantined, notice)
     done = sum(map(len, targets.values()))
     notice(f"an erase was interrupted: it is finished now, for {done} of its {len(numbers or wanted)} messages")
 

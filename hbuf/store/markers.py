@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,11 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def acting_user() -> bytes:
+    """user@host, of characters that a line of a record may hold."""
+    return re.sub(rb"[^!-~]", b"?", os.fsencode(f"{user_name()}@{os.uname().nodename}"))
 
 
 def _boot_id() -> str:

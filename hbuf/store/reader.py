@@ -226,8 +226,10 @@ class Reader(ListedSegments):
 
     def _is_steady(self, view: View) -> bool:
         """Whether nothing of the segment was erased since its entries were read, nor is being erased now."""
+        if not self._has_its_file(view):
+            return False
         if view.scanned:
-            return not self.directory.erasing.exists() and self._has_its_file(view)
+            return not self.directory.erasing.exists()
         header = read_index_header(self.directory.index(view.first))
         if header is None:
             return self.directory.has_segment(view.first)
@@ -280,7 +282,8 @@ class Reader(ListedSegments):
         if view.scanned:
             view.forget()  # there may be an index by now
         with opened_index(self.directory.index(first), first) as known:
-            if known is not None and known.header.erase_counter != view.erase_counter:
+            moved = known is not None and known.header.erase_counter != view.erase_counter
+            if moved or not self._has_its_file(view):
                 view.reopen(open_segment(self.directory, first))  # a compressed one was replaced by another file
             length = view.segment.length
             right = known is not None and known.header.durable_length <= length and view.take(known)

@@ -8,18 +8,16 @@ step it stops at, the buffer verifies, and the next one finishes what the DELETE
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 
 from hbuf.errors import Damaged, DiskFull
 from hbuf.format import names
 from hbuf.format.deletes import Retirement, encode_delete
-from hbuf.format.grammar import VALUE, is_text
 from hbuf.format.key_line import split_key_line
 from hbuf.format.settings import has_rule
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.markers import user_name
+from hbuf.store.markers import acting_user
 from hbuf.store.reserve import give_back, keep_reserve
 from hbuf.store.retention import Plan
 from hbuf.store.seal import keep_producers
@@ -119,9 +117,3 @@ def _unlink_orphans(directory: BufferDirectory, files: Sequence[str]) -> None:
             fsops.unlink(directory.segments / file)
     if files:
         fsops.sync_directory(directory.segments)
-
-
-def acting_user() -> bytes:
-    """user@host, as a line of a record can hold it."""
-    name = f"{user_name()}@{os.uname().nodename}".encode("utf-8", "replace")
-    return name if VALUE.fullmatch(name) and is_text(name) else b"unknown"

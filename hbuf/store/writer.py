@@ -210,10 +210,16 @@ class Writer:
         return self.directory.settings.read_bytes() != encode_settings(tail.opening.settings)
 
     def _is_where_it_was(self, tail: Tail) -> bool:
-        """Any writer since would have made the segment longer, or opened the one that follows it."""
+        """Any writer since would have made the segment longer, or opened the one that follows it.
+
+        Or have made the index anew, as hbuf-reindex does: what went on in the old one nobody would see.
+        """
         try:
             there = os.stat(self.directory.segment(tail.first))
+            listed = os.stat(self.directory.index(tail.first))
         except FileNotFoundError:
+            return False
+        if not os.path.samestat(listed, os.fstat(tail.index_fd)):
             return False
         mine = os.fstat(tail.segment_fd)
         if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, tail.length):

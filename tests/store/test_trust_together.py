@@ -144,6 +144,20 @@ def test_reader_whose_plain_segment_was_compressed_and_then_erased_in_shows_the_
         assert [seq for seq, is_erased in _all_of(reader).items() if is_erased] == [2]
 
 
+@pytest.mark.parametrize("made_anew", [True, False], ids=["made anew", "missing"])
+def test_reader_is_not_misled_by_an_index_that_was_lost_meanwhile(made_anew: bool, ram_path: Path) -> None:
+    """Made anew, it counts erases from 0 again."""
+    buffer = TrustedBuffer(ram_path, COMPRESSED)
+    buffer.erase(1)
+    with Reader(buffer.directory) as reader:
+        assert [seq for seq, is_erased in _all_of(reader).items() if is_erased] == [1]
+        buffer.directory.index(1).unlink()
+        if made_anew:
+            assert reindex(str(buffer.path), timeout_seconds=20)
+        buffer.erase(2)
+        assert [seq for seq, is_erased in _all_of(reader).items() if is_erased] == [1, 2]
+
+
 # Erasing while another compresses
 
 
