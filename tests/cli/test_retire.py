@@ -166,6 +166,8 @@ def test_follower_that_is_overtaken_says_so_and_goes_on(
     run("hbuf-retire", "orders")
     os.kill(follower.pid, 18)
     wait_until(lambda: Path("out").read_bytes().endswith(b"e\n"), "the follower goes on")
+    if Path("out").read_bytes() == b"9\na\nb\nc\nd\ne\n":
+        return  # it was stopped with the segment open, and may read that to its end
     wait_until(lambda: Path("err").read_bytes(), "the follower says that it was overtaken")
     assert Path("err").read_text() == "hbuf-tail: orders: messages up to 12 are retired; the first is 13\n"
     assert Path("out").read_bytes() == b"9\nd\ne\n"
