@@ -42,8 +42,7 @@ def main():
     sys.exit(int(os.environ.get("EXITS_WITH", 0)))
 """
 
-# Stands for pip: would eat the pipe, is noisy (before it has started, so that it cannot die of a killed parent's pipe
-# after that), notes that it starts and ends, and does as $PIP_STUB says.
+# Stands for pip: eats the pipe, is noisy (first, or a killed parent's pipe could end it), starts, does $PIP_STUB, ends
 STUB_PIP = """\
 #!/bin/sh
 case "$*" in *--version) exit 0 ;; esac
