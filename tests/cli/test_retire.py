@@ -168,7 +168,7 @@ def test_follower_that_is_overtaken_says_so_and_goes_on(
     wait_until(lambda: Path("out").read_bytes().endswith(b"e\n"), "the follower goes on")
     if Path("out").read_bytes() == b"9\na\nb\nc\nd\ne\n":
         return  # it was stopped with the segment open, and may read that to its end
-    wait_until(lambda: Path("err").read_bytes(), "the follower says that it was overtaken")
+    wait_until(lambda: Path("err").read_bytes().endswith(b"the first is 13\n"), "it says that it was overtaken")
     # Where it was stopped while it listed the segments, it finds that out in two steps.
     *earlier, last = Path("err").read_text().splitlines()
     assert last == "hbuf-tail: orders: messages up to 12 are retired; the first is 13"
