@@ -1,0 +1,1 @@
+"""Buffers on Spark: the data source, the sink, pipelines. pyspark is imported only here."""

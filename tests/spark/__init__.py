@@ -1,0 +1,1 @@
+"""Buffers on Spark, with a real Spark."""
