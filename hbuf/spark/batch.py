@@ -74,8 +74,8 @@ class BatchReader(DataSourceReader):
 class PushdownReader(BatchReader):
     """For where Spark pushes filters down: it refuses any reader that could take some while that is switched off.
 
-    Only where the user asks for it with `pushdown`, too: Spark 4.3 keeps what one query of a DataFrame pushed, and reads
-    no more than that for the next query, or for another branch of the same one.
+    Only where the user asks for it with `pushdown`, too: Spark 4.3 keeps what one query of a DataFrame pushed, and
+    reads no more than that for the next query, or for another branch of the same one.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
