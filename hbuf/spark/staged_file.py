@@ -17,6 +17,8 @@ from hbuf.errors import Damaged, NotFound
 from hbuf.format.fields import Fields
 from hbuf.store import fsops
 
+_WRITE_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class PieceLimits:
@@ -66,7 +68,10 @@ def read_staged(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
 def _write_pieces(fd: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch], limits: PieceLimits) -> Pieces:
     pieces: list[tuple[int, int]] = []
     largest, next_row = 0, 1
-    with pa.PythonFile(_Descriptor(fd), "w") as file, pa.ipc.new_file(file, schema) as writer:
+    with (
+        pa.BufferedOutputStream(pa.PythonFile(_Descriptor(fd), "w"), _WRITE_BYTES) as file,
+        pa.ipc.new_file(file, schema) as writer,
+    ):
         for batch in batches:
             bodies = _body_bytes(batch, next_row)
             sizes = bodies + _fields_bytes(batch, next_row)
