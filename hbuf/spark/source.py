@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from hbuf.errors import UsageError
 from hbuf.spark.options import TYPES, parse_read_options
+
+if TYPE_CHECKING:
+    from hbuf.spark.sink import HbufStreamWriter, HbufWriter
 
 
 class HbufSource(DataSource):
@@ -22,6 +27,16 @@ class HbufSource(DataSource):
 
         options = parse_read_options(self.options)
         return reader_class(options)(_columns(schema), options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> HbufWriter:
+        from hbuf.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> HbufStreamWriter:  # noqa: N802
+        from hbuf.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 def _columns(schema: StructType) -> list[str]:

@@ -29,6 +29,7 @@ class BufferDirectory:
         self.path = Path(os.path.abspath(path))
         self.segments = self.path / names.SEGMENTS
         self.quarantine = self.path / names.QUARANTINE
+        self.staging = self.path / names.STAGING
         self.settings = self.path / names.SETTINGS
         self.producers = self.path / names.PRODUCERS
         self.keys = self.path / names.KEYS
