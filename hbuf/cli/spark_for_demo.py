@@ -1,0 +1,53 @@
+"""The demo's Spark job, and how Spark comes to where it is not installed: in a checkout, by the checkout's set-up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hbuf.cli.spark_session import spark_is_installed
+from hbuf.errors import Unavailable
+
+JOB = """\
+from pyspark.sql import functions as f
+
+from hbuf.spark.session import local_session
+
+spark = local_session("hbuf demo")
+orders = spark.read.format("hbuf").load("orders")
+
+minute = f.date_trunc("minute", "time").alias("minute")
+orders.groupBy(f.explode("tags").alias("tag"), minute).count().orderBy("tag").show(truncate=False)
+
+orders.createTempView("orders")
+spark.sql("SELECT seq, string(body) FROM orders WHERE string(body) LIKE '%tea' ORDER BY seq").show(truncate=False)
+"""
+
+
+def missing_extras(environment: Mapping[str, str]) -> list[str]:
+    """Which extras of hbuf a Spark job needs, and this Python and this machine do not have."""
+    from hbuf.spark.java import find_java
+
+    extras = [] if spark_is_installed() else ["spark"]
+    try:
+        find_java(environment)
+    except Unavailable:
+        extras.append("java")
+    return extras
+
+
+def install(extras: Sequence[str]) -> str | None:
+    """Adds them to the environment of this checkout. Returns why it did not, if so."""
+    checkout = Path(__file__).resolve().parents[2]
+    set_up = checkout / "bin/set_up.py"
+    if not set_up.is_file() or not Path(sys.prefix, "hbuf-ready").is_file():
+        return f"It is left out. To have it: pip install 'hbuf[{','.join(extras)}]'"
+    python = os.path.realpath(sys.executable)  # outside of the environment that it changes
+    for extra in extras:
+        command = [python, "-E", "-P", str(set_up), str(checkout), sys.prefix, extra]
+        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno()).returncode:
+            return "It could not be fetched, and is left out."
+    return None
