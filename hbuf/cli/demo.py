@@ -88,8 +88,8 @@ class _Tour:
             if problem := spark_for_demo.install(needed):
                 sys.stdout.write(f"{problem}\n")
                 return
-        self._say("The buffer is a table in Spark, too: messages counted by tag and minute, and found with SQL.")
-        self._run("printf 'order 4: tea\\norder 5: salt\\n' | hbuf-append orders --tag shop=south")
+        self._say("Buffers are tables in Spark, too: messages counted by tag and minute, and found with SQL.")
+        self._run("printf 'refund 1: salt\\nrefund 2: tea\\n' | hbuf-append refunds --tag shop=south")
         (self._folder / "count.py").write_text(spark_for_demo.JOB)
         self._run("cat count.py")
         self._run("python3 count.py")

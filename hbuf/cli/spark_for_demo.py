@@ -17,13 +17,13 @@ from pyspark.sql import functions as f
 from hbuf.spark.session import local_session
 
 spark = local_session("hbuf demo")
-orders = spark.read.format("hbuf").load("orders")
+messages = spark.read.format("hbuf").load(["orders", "refunds"])
 
 minute = f.date_trunc("minute", "time").alias("minute")
-orders.groupBy(f.explode("tags").alias("tag"), minute).count().orderBy("tag").show(truncate=False)
+messages.groupBy("buffer", f.explode("tags").alias("tag"), minute).count().orderBy("buffer").show(truncate=False)
 
-orders.createTempView("orders")
-spark.sql("SELECT seq, string(body) FROM orders WHERE string(body) LIKE '%tea' ORDER BY seq").show(truncate=False)
+messages.createTempView("messages")
+spark.sql("SELECT buffer, seq, string(body) FROM messages WHERE string(body) LIKE '%tea' ORDER BY 1, 2").show()
 """
 
 
