@@ -21,8 +21,8 @@ from hbuf.spark.session import local_session
 spark = local_session("hbuf demo")
 messages = spark.read.format("hbuf").load(["orders", "refunds"])
 
-minute = f.date_trunc("minute", "time").alias("minute")
-messages.groupBy("buffer", f.explode("tags").alias("tag"), minute).count().orderBy("buffer").show(truncate=False)
+tagged = messages.select("buffer", f.explode("tags").alias("tag"), f.date_trunc("minute", "time").alias("minute"))
+tagged.groupBy("buffer", "tag", "minute").count().orderBy("buffer", "minute").show(truncate=False)
 
 messages.createTempView("messages")
 spark.sql("SELECT buffer, seq, string(body) FROM messages WHERE string(body) LIKE '%tea' ORDER BY 1, 2").show()
