@@ -19,6 +19,7 @@ class HbufError(Exception):
         self.message = message
         self.hint = hint
         self.stored = 0  # of an append that failed: how many of its messages were stored all the same
+        self.seq: int | None = None  # the number of the one message that it is about
 
 
 class UsageError(HbufError):
@@ -66,6 +67,14 @@ class NotFound(HbufError):
     exit_code = 66
     http_status = 404
     code = "not-found"
+
+
+class Unavailable(HbufError):
+    """Something outside that it needs is not installed, or cannot be reached."""
+
+    exit_code = 69
+    http_status = 503
+    code = "unavailable"
 
 
 class CannotCreate(HbufError):
