@@ -95,3 +95,26 @@ def test_complete_mode_and_a_producer_are_refused(spark: SparkSession, tmp_path:
             query.start(str(tmp_path / "out")).awaitTermination(60)
         assert f"hbuf: {tmp_path}/out: " in str(caught.value)
         assert said in str(caught.value)
+
+
+def test_two_queries_and_another_writer_at_once_each_keep_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    make_small_chunks(tmp_path / "out")
+    queries = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        put_files(tmp_path / name / "in", 0, 3)
+        frame = stream(spark, tmp_path / name, f"concat('{name} ', value) as body")
+        queries.append(writing(frame, tmp_path / name).start(str(tmp_path / "out")))
+    sent = 0
+    with library.open(tmp_path / "out") as other:
+        while any(query.isActive for query in queries):
+            other.append(b"other %d" % sent)
+            sent += 1
+    for query in queries:
+        assert query.awaitTermination(60)
+    found = bodies(tmp_path / "out")
+    for name in ("one", "two"):
+        own = [body.partition(" ")[2] for body in found if body.startswith(name)]
+        assert own == lines_of(0, 3)
+    assert [body for body in found if body.startswith("other")] == [f"other {number}" for number in range(sent)]
+    assert library.open(tmp_path / "out").verify().ok
