@@ -26,7 +26,6 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 
-
 _KNOWN = {"path", "create", "sign", "staging", "timeout", "producer", "batch"}
 _OF_SPARK = {"checkpointlocation", "queryname"}
 
