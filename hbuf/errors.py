@@ -68,6 +68,14 @@ class NotFound(HbufError):
     code = "not-found"
 
 
+class Unavailable(HbufError):
+    """Something outside that it needs is not installed, or cannot be reached."""
+
+    exit_code = 69
+    http_status = 503
+    code = "unavailable"
+
+
 class CannotCreate(HbufError):
     """The buffer exists already, or cannot be made there."""
 
