@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _KEY_FILES = {"identity": "input_options", "sign": "output_options"}
 
 
+def leave_telling_to_us() -> None:
+    """Spark's Python part also logs what it raises: a page of JSON for a column that is misspelt."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
 def check(pipeline: Pipeline, session: SparkSession) -> dict[str, Function]:
     """The functions of the stages. Raises BadPipeline with everything that is wrong."""
     functions, problems = load_functions(pipeline)
@@ -90,7 +98,7 @@ def _check_results(stage: Stage, made: DataFrame) -> None:
 
     if not made.isStreaming:
         raise UsageError("what it makes does not come from its input")
-    check_columns(to_arrow_schema(made.schema))
+    check_columns(to_arrow_schema(made.schema, timezone="UTC"))
     _refuse_what_streams_cannot(stage, made)
 
 
