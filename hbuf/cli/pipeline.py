@@ -70,6 +70,8 @@ def run_command(
         pipeline = _load(file)
         with _lock(pipeline) as lock:
             lock.acquire()
+            if once and not _has_work(pipeline):
+                return 0  # as mostly in a cron job: Spark takes seconds to start
             with _runner(pipeline, lock, quiet) as runner:
                 return _run_until_done(runner, _once(runner) if once else _following(pipeline, runner))
     return told.code
@@ -127,6 +129,18 @@ def status_command(
         else:
             _print_table([row for status in found for row in _rows(status)])
     return told.code
+
+
+def _has_work(pipeline: Pipeline) -> bool:
+    """Whether there is something to do. What is missing on disk is told all the same."""
+    from hbuf.spark.pipelines.check import missing_files
+    from hbuf.spark.pipelines.problems import BadPipeline
+    from hbuf.spark.pipelines.status import pipeline_has_work
+
+    problems = missing_files(pipeline)
+    if problems:
+        raise BadPipeline(pipeline.shown, problems)
+    return pipeline_has_work(pipeline)
 
 
 def _load(file: str) -> Pipeline:

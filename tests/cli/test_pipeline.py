@@ -13,7 +13,7 @@ import pytest
 from hbuf.spark.pipelines.run_lock import RunLock
 
 if TYPE_CHECKING:
-    from cli.conftest import MakeBuffer, Run
+    from cli.conftest import MakeBuffer, Run, Terminal
 
 SHOP = """
 [stages.clean]
@@ -151,6 +151,20 @@ def test_without_spark_it_says_what_to_install(command: str) -> None:
     )
     assert (done.returncode, done.stdout) == (69, "")
     assert done.stderr == "hbuf-pipeline: needs Spark\nhint: pip install 'hbuf[spark]'\n"
+
+
+def test_progress_is_shown_on_a_terminal_and_nowhere_else(terminal: Terminal) -> None:
+    script = (
+        "from hbuf.cli.pipeline import _progress\n"
+        "with _progress(False) as watch:\n"
+        "    for state, rows in (('running', 0), ('running', 1234), ('done', 1234), ('running', 0), ('failed', 0)):\n"
+        "        watch('clean', state, rows)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal.theirs, check=True)
+    assert done.stdout == b""
+    assert "clean  failed  0 rows" in terminal.read_all()
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
 @pytest.mark.usefixtures("shop")

@@ -16,6 +16,12 @@ from hbuf.spark.pipelines.model import Pipeline, Stage
 FORMAT = "hbuf"
 
 
+def use_in_this_thread(session: SparkSession) -> None:
+    """Spark looks up what a format means in the session of the thread that it was called from."""
+    java = SparkSession._get_j_spark_session_class(session._jvm)
+    java.setActiveSession(session._jsparkSession)
+
+
 def read_stream(session: SparkSession, stage: Stage, start: Mapping[str, int] | None) -> DataFrame:
     """The inputs of a stage as one stream. `start` is the number that each buffer begins with."""
     options = {**stage.input_options, "paths": json.dumps([one.path for one in stage.inputs])}

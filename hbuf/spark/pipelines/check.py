@@ -10,7 +10,7 @@ from hbuf.errors import HbufError, NotFound, UsageError
 from hbuf.spark.pipelines.functions import Function, load_functions
 from hbuf.spark.pipelines.graph import sources
 from hbuf.spark.pipelines.inputs import found_buffers
-from hbuf.spark.pipelines.model import Input, Pipeline, Stage
+from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 from hbuf.spark.pipelines.problems import BadPipeline, Problem
 from hbuf.spark.pipelines.reasons import reason_of
 
@@ -53,7 +53,7 @@ def _missing(pipeline: Pipeline, stage: Stage) -> Iterator[Problem]:
             yield from _unless_buffers(stage, one, "input")
     for name in stage.dependencies:
         if name not in pipeline.stages:
-            one = Input(pipeline.buffers_shown[name], pipeline.buffers[name])
+            one = StageInput(pipeline.buffers_shown[name], pipeline.buffers[name])
             yield from _unless_buffers(stage, one, f"dependencies: {name}")
     for option, options in _KEY_FILES.items():
         path = getattr(stage, options).get(option)
@@ -61,7 +61,7 @@ def _missing(pipeline: Pipeline, stage: Stage) -> Iterator[Problem]:
             yield Problem(stage.name, f"{options}.{option}: {path}: there is no such file", NotFound.exit_code)
 
 
-def _unless_buffers(stage: Stage, one: Input, what: str) -> Iterator[Problem]:
+def _unless_buffers(stage: Stage, one: StageInput, what: str) -> Iterator[Problem]:
     try:
         if not found_buffers(one):
             yield Problem(stage.name, f"{what}: {one.shown}: there is no such buffer", NotFound.exit_code)

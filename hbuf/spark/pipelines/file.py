@@ -12,7 +12,7 @@ from typing import Any
 from hbuf.errors import UsageError
 from hbuf.format.names import is_buffer_name
 from hbuf.spark.pipelines.graph import graph_problems
-from hbuf.spark.pipelines.model import Input, Pipeline, Stage
+from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 from hbuf.spark.pipelines.problems import BadPipeline, Problem
 from hbuf.store.fsops import os_errors
 
@@ -20,9 +20,7 @@ LOG = "_pipelines"
 # A stage's name is also a name in Python and in SQL.
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_INPUT_OPTIONS = frozenset(
-    ("from", "key", "tag", "columns", "identity", "mode", "maxRowsPerTrigger", "failOnDataLoss")
-)
+_INPUT_OPTIONS = frozenset(("from", "key", "tag", "columns", "identity", "mode", "maxRowsPerTrigger", "failOnDataLoss"))
 _OUTPUT_OPTIONS = frozenset(("sign", "timeout", "staging"))
 # Their values are files: beside the pipeline's own, unless they say where.
 _FILE_OPTIONS = frozenset(("identity", "sign", "staging"))
@@ -130,7 +128,7 @@ class _Parsing:
         values = tables[stage]
         return self._text(values, "output") if isinstance(values, dict) and "output" in values else ""
 
-    def _inputs(self, values: Mapping[str, Any], outputs: Mapping[str, str]) -> tuple[Input, ...]:
+    def _inputs(self, values: Mapping[str, Any], outputs: Mapping[str, str]) -> tuple[StageInput, ...]:
         given = values.get("input", [])
         texts = self._texts({"input": [given] if isinstance(given, str) else given}, "input")
         if not texts:
@@ -139,9 +137,9 @@ class _Parsing:
         for text in texts:
             stage = text.removeprefix("stage:") if text.startswith("stage:") else None
             if stage is None:
-                found.append(Input(text, self._path(text)))
+                found.append(StageInput(text, self._path(text)))
             elif stage in outputs:
-                found.append(Input(stage, self._path(outputs[stage]), stage))
+                found.append(StageInput(stage, self._path(outputs[stage]), stage))
             else:
                 self._fault(f"input: there is no stage '{stage}'")
         return tuple(found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from hbuf.spark.pipelines.model import Input, Pipeline, Stage
+from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 from hbuf.spark.pipelines.problems import Problem
 
 
-def sources(pipeline: Pipeline, one: Input) -> list[str]:
+def sources(pipeline: Pipeline, one: StageInput) -> list[str]:
     """The stages whose outputs an input reads, by name or by path: a glob may well match an output."""
     if one.stage is not None:
         return [one.stage]

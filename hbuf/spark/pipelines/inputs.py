@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hbuf.errors import HbufError
+from hbuf.errors import HbufError, NotFound
 from hbuf.format.places import parse_place
-from hbuf.spark.pipelines.model import Input
+from hbuf.spark.inputs import find_inputs
+from hbuf.spark.pipelines.model import StageInput
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.reader import Reader
 
@@ -23,17 +22,12 @@ class Extent:
     end: int
 
 
-def found_buffers(one: Input) -> list[BufferDirectory]:
-    """What there is of an input: the buffer itself, those that a glob matches, or those in a directory of buffers."""
-    found = []
-    for path in sorted(glob.glob(one.buffers)) if one.is_glob else [one.buffers]:
-        directory = BufferDirectory(path)
-        if directory.exists():
-            found.append(directory)
-        elif directory.path.is_dir():
-            inside = (BufferDirectory(entry.path) for entry in sorted(os.scandir(path), key=lambda entry: entry.name))
-            found += [each for each in inside if each.exists()]
-    return found
+def found_buffers(one: StageInput) -> list[BufferDirectory]:
+    """What there is of an input now, found as the source finds it."""
+    try:
+        return [found.directory() for found in find_inputs([one.path])]
+    except NotFound:
+        return []
 
 
 def name_of(directory: BufferDirectory) -> str:
@@ -41,7 +35,7 @@ def name_of(directory: BufferDirectory) -> str:
     return f"{directory.tenant}/{directory.name}"
 
 
-def extents(inputs: Iterable[Input]) -> dict[str, Extent]:
+def extents(inputs: Iterable[StageInput]) -> dict[str, Extent]:
     """The extent of every buffer of some inputs. One that goes or comes meanwhile is there the next time."""
     found = {}
     for one in inputs:
@@ -54,7 +48,7 @@ def extents(inputs: Iterable[Input]) -> dict[str, Extent]:
     return found
 
 
-def settled(inputs: Iterable[Input], place: str) -> dict[str, int]:
+def settled(inputs: Iterable[StageInput], place: str) -> dict[str, int]:
     """What a place means now in every buffer of some inputs: a number that stays the same from then on."""
     parsed = parse_place(place, time.time_ns() // 1000)
     numbers = {}

@@ -13,7 +13,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 
 
 @dataclass(frozen=True)
-class Input:
+class StageInput:
     """A buffer, a directory of buffers, a glob of them, or a stage, whose output it then is."""
 
     shown: str  # as the file has it
@@ -51,7 +51,7 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
 @dataclass(frozen=True)
 class Stage:
     name: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[StageInput, ...]
     output: Path
     output_shown: str
     function: str | None = None  # module:function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hbuf.spark.pipelines.graph import sources, steps
-from hbuf.spark.pipelines.model import Input, Pipeline, Stage
+from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 
 
 def draw(pipeline: Pipeline) -> str:
@@ -43,7 +43,7 @@ def _arrow(text: str, width: int) -> str:
     return f"{text} ".ljust(width + 1, "-") + "--"
 
 
-def _input(pipeline: Pipeline, one: Input) -> str:
+def _input(pipeline: Pipeline, one: StageInput) -> str:
     if one.stage is not None:
         return one.stage
     # A path or a glob that is another stage's output is one of its inputs all the same.

@@ -13,7 +13,8 @@ STAGE_FAILED = 70
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*): (.*)$", re.MULTILINE)
 _TERMINATED = re.compile(r"^\[STREAM_FAILED\].*? terminated with exception: ", re.DOTALL)
-_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+_FROM_JAVA = re.compile(r"^An error occurred while calling \S+\n: (?:[\w$]+\.)+[\w$]+(?:: |$)", re.MULTILINE)
+_STATE = re.compile(r"\s*SQLSTATE: \w{5}")
 _MOST_CHARACTERS = 500
 
 
@@ -30,7 +31,7 @@ def reason_of(error: BaseException) -> tuple[str, int]:
         if isinstance(kind, type) and issubclass(kind, HbufError):
             return _one_line(message), kind.exit_code
         return _one_line(f"{name.rpartition('.')[2]}: {message}"), STAGE_FAILED
-    text = _TERMINATED.sub("", text)
+    text = _TERMINATED.sub("", _FROM_JAVA.sub("", text))
     return _one_line(_STATE.sub("", text.strip().split("\n")[0])) or type(error).__name__, STAGE_FAILED
 
 

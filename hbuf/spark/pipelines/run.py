@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from hbuf.errors import HbufError
 from hbuf.format.times import encode_time
-from hbuf.spark.pipelines.build import read_dependencies, read_stream, results, start_query
+from hbuf.spark.pipelines.build import read_dependencies, read_stream, results, start_query, use_in_this_thread
 from hbuf.spark.pipelines.functions import Function
 from hbuf.spark.pipelines.graph import parents
 from hbuf.spark.pipelines.inputs import Extent, extents, settled
@@ -26,7 +26,7 @@ from hbuf.spark.pipelines.log import PipelineLog
 from hbuf.spark.pipelines.model import Pipeline, Stage
 from hbuf.spark.pipelines.reasons import reason_of
 from hbuf.spark.pipelines.state import LastRun, StageState, stage_state
-from hbuf.spark.pipelines.status import next_numbers
+from hbuf.spark.pipelines.status import has_work, next_numbers
 
 _LOOK_SECONDS = 0.1
 _FIRST_PAUSE_SECONDS = 1.0
@@ -109,17 +109,14 @@ class Runner:
 
     def _is_due(self, stage: Stage) -> bool:
         state = self._state(stage)
+        if self._held_by(stage.name):
+            return False
         if state.rerun_request() is not None:
-            return self._held_by(stage.name) is None
-        if stage.name in self.failures or self._held_by(stage.name):
-            return False
-        there = extents(stage.inputs)
-        if self._tried.get(stage.name) == there:
-            return False
-        if state.progress().unfinished or (state.is_new() and "from" in stage.input_options):
             return True
-        numbers = next_numbers(stage, state, there)
-        return any(extent.end > numbers[name] for name, extent in there.items())
+        there = extents(stage.inputs)
+        if stage.name in self.failures or self._tried.get(stage.name) == there:
+            return False
+        return has_work(stage, state, there)
 
     # One stage. From here on it may be in a thread of its own.
 
@@ -165,30 +162,31 @@ class Runner:
     def _run_once(self, stage: Stage, attempt: int) -> None:
         state, started = self._state(stage), time.monotonic()
         there = extents(stage.inputs)
-        before = next_numbers(stage, state, there)
+        before = next_numbers(state, there)
         self._record(stage, state, LastRun("running", _now()))
         self._watcher(stage.name, "running", 0)
         self._log.append(stage.name, "started", attempt=attempt, start=before)
         session = self._sessions[stage.name]
+        use_in_this_thread(session)
         stream = read_stream(session, stage, state.current().start)
         dependencies = read_dependencies(session, self._pipeline, stage)
         made = results(stage, self._functions.get(stage.name), stream, dependencies)
-        rows = self._finish(stage, start_query(stage, made, state.checkpoint()))
-        if self.stop.is_set():
+        rows, ended = self._finish(stage, start_query(stage, made, state.checkpoint()))
+        if not ended:
             self._log.append(stage.name, "stopped", rows=rows)
             return
         self._tried[stage.name] = there
         seconds = round(time.monotonic() - started, 3)
-        reached = next_numbers(stage, state, there)
+        reached = next_numbers(state, there)
         self._record(stage, state, LastRun("done", _now(), rows, seconds))
         self._log.append(stage.name, "finished", rows=rows, seconds=seconds, start=before, end=reached)
         self._watcher(stage.name, "done", rows)
 
-    def _finish(self, stage: Stage, query: StreamingQuery) -> int:
-        """Waits for a query to end, and returns how many rows it read."""
+    def _finish(self, stage: Stage, query: StreamingQuery) -> tuple[int, bool]:
+        """Waits for a query to end. Returns how many rows it read, and whether it ended by itself."""
         rows: dict[int, int] = {}  # by batch: Spark keeps the last hundred only
+        ended = False
         try:
-            ended = False
             while not ended:
                 ended = bool(query.awaitTermination(_LOOK_SECONDS))  # type: ignore[arg-type]  # it takes parts of a second
                 for progress in query.recentProgress:
@@ -199,7 +197,7 @@ class Runner:
         finally:
             if query.isActive:
                 query.stop()
-        return sum(rows.values())
+        return sum(rows.values()), ended
 
     def _fail(self, stage: Stage, failure: Failure, attempt: int) -> None:
         self.failures[stage.name] = failure

@@ -30,10 +30,26 @@ class StageStatus:
     inputs: tuple[InputStatus, ...]
 
 
-def next_numbers(stage: Stage, state: StageState, there: dict[str, Extent]) -> dict[str, int]:
+def next_numbers(state: StageState, there: dict[str, Extent]) -> dict[str, int]:
     """Where each buffer of a stage is read on from."""
     places = {**(state.current().start or {}), **state.progress().places}
     return {name: max(places.get(name, extent.first), extent.first) for name, extent in there.items()}
+
+
+def has_work(stage: Stage, state: StageState, there: dict[str, Extent]) -> bool:
+    """Whether the stage would do something: it has messages before it, a batch to finish, or a rerun to begin."""
+    if state.rerun_request() is not None or state.progress().unfinished:
+        return True
+    if state.is_new() and "from" in stage.input_options:
+        return True  # where it begins is not settled yet
+    numbers = next_numbers(state, there)
+    return any(extent.end > numbers[name] for name, extent in there.items())
+
+
+def pipeline_has_work(pipeline: Pipeline) -> bool:
+    return any(
+        has_work(stage, stage_state(pipeline, stage.name), extents(stage.inputs)) for stage in pipeline.stages.values()
+    )
 
 
 def pipeline_status(pipeline: Pipeline) -> list[StageStatus]:
@@ -54,13 +70,12 @@ def _holds(parent: StageStatus) -> bool:
 def _stage_status(stage: Stage, state: StageState, running: bool, held: str | None) -> StageStatus:
     last = state.last_run()
     there = extents(stage.inputs)
-    numbers = next_numbers(stage, state, there)
+    numbers = next_numbers(state, there)
     inputs = tuple(
         InputStatus(name, numbers[name], max(0, extent.end - numbers[name])) for name, extent in there.items()
     )
     lag = sum(one.lag for one in inputs)
-    outstanding = lag > 0 or state.progress().unfinished or state.rerun_request() is not None
-    shown, reason = _state_of(last, running, held, outstanding)
+    shown, reason = _state_of(last, running, held, has_work(stage, state, there))
     return StageStatus(
         stage.name,
         shown,

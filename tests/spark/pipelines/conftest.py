@@ -1,11 +1,13 @@
 """A pipeline's file and its buffers, each test in a directory of its own."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import hbuf
+from hbuf.errors import NotFound
 from hbuf.spark.pipelines.file import load_pipeline
 from hbuf.spark.pipelines.model import Pipeline
 from hbuf.spark.pipelines.problems import BadPipeline
@@ -14,6 +16,9 @@ Load = Callable[[str], Pipeline]
 Problems = Callable[[str], list[str]]
 Fill = Callable[..., Path]
 Bodies = Callable[[str], list[str]]
+Module = Callable[[str], str]
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture
@@ -57,10 +62,25 @@ def fill(tmp_path: Path) -> Fill:
 
 @pytest.fixture
 def bodies(tmp_path: Path) -> Bodies:
-    """bodies("orders"): what is stored, in order."""
+    """bodies("orders"): what is stored, in order; of a buffer that is not made yet, nothing."""
 
     def read(name: str) -> list[str]:
-        with hbuf.open(tmp_path / name) as buffer:
-            return [message.body.decode() for message in buffer.read()]
+        try:
+            with hbuf.open(tmp_path / name) as buffer:
+                return [message.body.decode() for message in buffer.read()]
+        except NotFound:
+            return []
 
     return read
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Module:
+    """module(source): a module beside the pipeline's file, under a name that no other test has."""
+
+    def write(source: str) -> str:
+        name = f"pipeline_stages_{next(_NUMBERS)}"
+        (tmp_path / f"{name}.py").write_text(source)
+        return name
+
+    return write

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from hbuf.spark.pipelines.check import check
 from hbuf.spark.pipelines.problems import BadPipeline
 
 if TYPE_CHECKING:
-    from spark.pipelines.conftest import Fill, Load
+    from spark.pipelines.conftest import Fill, Load, Module
 
 Refused = Callable[[str], BadPipeline]
 
@@ -28,22 +27,6 @@ def refused(load: Load, spark: SparkSession) -> Refused:
         return caught.value
 
     return check_text
-
-
-_NUMBERS = itertools.count()
-Module = Callable[[str], str]
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Module:
-    """module(source): a module beside the pipeline's file, under a name that no other test has."""
-
-    def write(source: str) -> str:
-        name = f"check_stages_{next(_NUMBERS)}"
-        (tmp_path / f"{name}.py").write_text(source)
-        return name
-
-    return write
 
 
 def sql_stage(name: str, sql: str, *lines: str, given: str = "orders") -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from hbuf.spark.pipelines.inputs import settled
 from hbuf.spark.pipelines.model import Pipeline
 from hbuf.spark.pipelines.run_lock import RunLock, runs_now
 from hbuf.spark.pipelines.state import LastRun, RerunRequest, stage_state
-from hbuf.spark.pipelines.status import InputStatus, StageStatus, pipeline_status
+from hbuf.spark.pipelines.status import InputStatus, StageStatus, pipeline_has_work, pipeline_status
 
 if TYPE_CHECKING:
     from spark.pipelines.conftest import Fill, Load
@@ -109,6 +111,37 @@ def test_second_run_is_refused_with_the_process_that_runs(shop: Pipeline) -> Non
             second_lock.acquire()
         first_lock.release()
         second_lock.acquire()
+
+
+def test_next_run_waits_for_the_java_process_of_one_that_was_killed(shop: Pipeline) -> None:
+    java = subprocess.Popen(["sleep", "1000"])
+    taken = threading.Event()
+    with RunLock(shop.state, shop.shown) as killed, RunLock(shop.state, shop.shown) as following:
+        try:
+            killed.acquire()
+            killed.name_java(java.pid)
+            killed.release()
+
+            def acquire() -> None:
+                following.acquire()
+                taken.set()
+
+            thread = threading.Thread(target=acquire)
+            thread.start()
+            assert not taken.wait(0.3)
+        finally:
+            java.kill()
+            java.wait()
+        thread.join(30)
+        assert taken.is_set()
+
+
+def test_there_is_work_until_everything_was_processed(shop: Pipeline, fill: Fill) -> None:
+    assert pipeline_has_work(shop)
+    checkpoint(shop, "clean", [{"default/orders": 4}], finished=1)
+    assert not pipeline_has_work(shop)
+    fill("clean", ["one"])
+    assert pipeline_has_work(shop)
 
 
 def test_rerun_begins_where_it_was_asked_to_and_only_once(shop: Pipeline, fill: Fill) -> None:

@@ -1,0 +1,157 @@
+"""hbuf-pipeline as real processes with a Spark of their own: silence, signals, and a kill in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from spark.pipelines.conftest import Bodies, Fill
+
+DEADLINE_SECONDS = 120
+UPPER = "sql = '''select key, upper(decode(body, 'UTF-8')) as body from input'''"
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+def command(program: str, *arguments: str) -> list[str]:
+    """The program from this tree, be it installed or not."""
+    return [sys.executable, "-c", f"from hbuf.cli.{program} import main; main()", *arguments]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """start("run", "shop.toml"): hbuf-pipeline as a process that goes on. At the end none of its processes is left."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            command("pipeline", *arguments),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]) -> None:
+    """Waits for a condition that a process must make true."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def finished(bodies: Bodies) -> int:
+    """How many times a stage has finished."""
+    return sum(json.loads(event)["event"] == "finished" for event in bodies(".shop-state/_pipelines"))
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, str]:
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    return process.returncode, out, err.decode()
+
+
+def test_killed_in_the_middle_the_next_run_goes_on_and_every_message_is_there_once(
+    fill: Fill, bodies: Bodies, start: Start, tmp_path: Path
+) -> None:
+    fill("orders", [f"message {number}" for number in range(200)])
+    (tmp_path / "shop.toml").write_text(f"""
+[stages.upper]
+input = "orders"
+{UPPER}
+output = "upper"
+input_options = {{maxRowsPerTrigger = 20}}
+
+[stages.copied]
+input = "stage:upper"
+sql = "select body from input"
+output = "copied"
+""")
+    process = start("run", "--once", "shop.toml")
+    wait_until(lambda: len(bodies("upper")) >= 60, process)
+    # Its Java process, which may be in the middle of a batch, finds out by itself; the next run waits for that.
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert ended(start("run", "--once", "shop.toml")) == (0, b"", "")
+    before = bodies(".shop-state/_pipelines")
+    assert ended(start("run", "--once", "shop.toml")) == (0, b"", "")
+    assert bodies(".shop-state/_pipelines") == before
+    expected = [f"MESSAGE {number}" for number in range(200)]
+    assert bodies("upper") == expected
+    assert bodies("copied") == expected
+
+
+def test_run_follows_what_is_appended_takes_up_reruns_and_ends_on_an_interrupt(
+    fill: Fill, bodies: Bodies, start: Start, tmp_path: Path
+) -> None:
+    fill("orders", ["one"])
+    (tmp_path / "shop.toml").write_text(f"""
+[pipeline]
+retries = 0
+
+[stages.upper]
+input = "orders"
+{UPPER}
+output = "upper"
+
+[stages.broken]
+input = "orders"
+sql = "select string(assert_true(seq > 5, 'too early')) as body from input"
+output = "broken"
+""")
+    process = start("run", "shop.toml")
+    wait_until(lambda: bodies("upper") == ["ONE"], process)
+    append = subprocess.run(command("append", "orders"), cwd=tmp_path, input=b"two\n", capture_output=True, check=True)
+    assert append.stderr == b""
+    wait_until(lambda: bodies("upper") == ["ONE", "TWO"], process)
+
+    second = ended(start("run", "shop.toml"))
+    assert second == (75, b"", f"hbuf-pipeline: shop.toml: is being run by process {process.pid}\n")
+    wait_until(lambda: finished(bodies) == 2, process)
+    code, _, said = ended(start("rerun", "shop.toml", "upper", "--from", "2"))
+    assert (code, said) == (0, "hbuf-pipeline: shop.toml: the run that is under way reruns stage upper\n")
+    wait_until(lambda: finished(bodies) == 3, process)
+    assert bodies("upper") == ["ONE", "TWO", "TWO"]
+
+    process.send_signal(signal.SIGINT)
+    code, out, err = ended(process)
+    assert (code, out) == (130, b"")
+    [line] = err.splitlines()
+    assert line.startswith("hbuf-pipeline: shop.toml: stage broken: ")
+    assert "too early" in line
+
+    status = subprocess.run(
+        command("pipeline", "status", "--json", "shop.toml"), cwd=tmp_path, capture_output=True, check=True
+    )
+    states = {each["stage"]: each for each in map(json.loads, status.stdout.splitlines())}
+    assert (states["upper"]["state"], states["upper"]["lag"]) == ("done", 0)
+    assert states["broken"]["state"] == "failed"
+    log = subprocess.run(
+        command("tail", "-o", "first", "--key", "upper", ".shop-state/_pipelines"),
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    events = [json.loads(line)["event"] for line in log.stdout.splitlines()]
+    assert events == ["started", "finished", "started", "finished", "rerun", "started", "finished"]
