@@ -29,7 +29,7 @@ def reason_of(error: BaseException) -> tuple[str, int]:
         name, message = raised[0]
         kind = getattr(errors, name.removeprefix("hbuf.errors."), None) if name.startswith("hbuf.errors.") else None
         if isinstance(kind, type) and issubclass(kind, HbufError):
-            return _one_line(message), kind.exit_code
+            return _one_line(message.removeprefix("hbuf: ")), kind.exit_code
         return _one_line(f"{name.rpartition('.')[2]}: {message}"), STAGE_FAILED
     text = _TERMINATED.sub("", _FROM_JAVA.sub("", text))
     return _one_line(_STATE.sub("", text.strip().split("\n")[0])) or type(error).__name__, STAGE_FAILED

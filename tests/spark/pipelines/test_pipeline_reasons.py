@@ -26,7 +26,7 @@ STREAM = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
         (
             FromSpark(
                 STREAM + "Job aborted: Traceback (most recent call last):\n  File 'a', line 1\n"
-                "hbuf.errors.Locked: out: is locked by another writer\n\n\tat org.apache.X: y\n"
+                "hbuf.errors.Locked: hbuf: out: is locked by another writer\n\n\tat org.apache.X: y\n"
             ),
             "out: is locked by another writer",
             75,
