@@ -184,7 +184,8 @@ def _session(pipeline: Pipeline) -> Iterator[SparkSession]:
     try:
         yield session
     finally:
-        session.stop()
+        with contextlib.suppress(Exception):  # the signal that ends a service comes to Java too, which may be gone
+            session.stop()
 
 
 @contextlib.contextmanager
