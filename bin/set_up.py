@@ -3,8 +3,9 @@
     python -E -P set_up.py CHECKOUT ENVIRONMENT [EXTRA]
 
 The mark, ENVIRONMENT/hbuf-ready (hbuf-ready-EXTRA for the one that has an extra's requirements too), holds
-CHECKOUT's path on one line and then the pyproject.toml it was made from, byte for byte. An environment is
-made again from nothing, never mended: only so does a requirement dropped from pyproject.toml disappear.
+CHECKOUT's path on one line and then the pyproject.toml it was made from, byte for byte. An extra's requirements
+are added to what is there. Where one that is there has changed, the environment is made again from nothing, never
+mended: only so does a requirement dropped from pyproject.toml disappear.
 Nothing is written into CHECKOUT but ENVIRONMENT, if that is there: CHECKOUT may be read-only.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 # What pip fetches for CPython on x86-64 Linux, rounded up.
-MEGABYTES = {"": 11, "test": 43}
+MEGABYTES = {"": 11, "java": 36, "spark": 530, "test": 610}
 
 OFFLINE = re.compile(r"connection broken|connection ?error|connect ?timeout|name ?resolution|dns error", re.I)
 
@@ -66,25 +67,47 @@ def set_up(checkout: Path, environment: Path, extra: str, lock: IO[str]) -> None
     pyproject = (checkout / "pyproject.toml").read_bytes()
     project = tomllib.loads(pyproject.decode())["project"]
     place = os.fsencode(checkout)
-    marks = [environment / name for name in ("hbuf-ready", f"hbuf-ready-{extra}")[: 2 if extra else 1]]
 
-    made_for, _, made_from = marks[-1].read_bytes().partition(b"\n") if marks[-1].exists() else (b"", b"", b"")
-    whole = made_for == place and works(str(environment / "bin/python"), "-c", "")
-    if whole and made_from == pyproject:
+    made_from = marks(environment, place) if works(str(environment / "bin/python"), "-c", "") else {}
+    if made_from.get(extra) == pyproject:
         return  # by the run we waited for
 
     needed = requirements(project, extra)
-    if not whole or requirements(tomllib.loads(made_from.decode())["project"], extra) != needed:
-        reason = "something it was made from has changed" if made_for else "first use"
-        fetched = f" and fetching about {MEGABYTES[extra]} MB of packages from PyPI" if needed else ""
-        say(f"{reason}: making {environment}{fetched}")
+    there = {had: requirements(tomllib.loads(made.decode())["project"], had) for had, made in made_from.items()}
+    if extra not in there and there.get("") == requirements(project, ""):
+        # Another extra that is there may have all of it: bin/test's has Spark.
+        if not any(set(needed) <= set(packages) for packages in there.values()):
+            say(f"adding what '{extra}' needs to {environment}{fetching(extra)}")
+            install(environment, needed, lock)
+    elif there.get(extra) != needed:
+        changed = any(environment.glob("hbuf-ready*"))
+        reason = "something it was made from has changed" if changed else "first use"
+        say(f"{reason}: making {environment}{fetching(extra) if needed else ''}")
         clear(environment)
         make(environment, needed, lock)
     describe(checkout, project, environment)
-    for mark in marks:
-        unfinished = mark.with_name("unfinished-mark")
+    for name in {"hbuf-ready", mark_name(extra)}:
+        unfinished = environment / "unfinished-mark"
         unfinished.write_bytes(place + b"\n" + pyproject)
-        unfinished.replace(mark)
+        unfinished.replace(environment / name)
+
+
+def mark_name(extra: str) -> str:
+    return f"hbuf-ready-{extra}" if extra else "hbuf-ready"
+
+
+def marks(environment: Path, place: bytes) -> dict[str, bytes]:
+    """The pyproject.toml that each extra's part of the environment was made from; "" is what every part has."""
+    made = {}
+    for mark in environment.glob("hbuf-ready*"):
+        made_for, _, made_from = mark.read_bytes().partition(b"\n")
+        if made_for == place:
+            made[mark.name.removeprefix("hbuf-ready").removeprefix("-")] = made_from
+    return made
+
+
+def fetching(extra: str) -> str:
+    return f" and fetching about {MEGABYTES[extra]} MB of packages from PyPI"
 
 
 def requirements(project: dict[str, Any], extra: str) -> list[str]:
@@ -116,8 +139,11 @@ def make(environment: Path, needed: list[str], lock: IO[str]) -> None:
         fail(f"{sys.executable} has no venv module (Debian: apt-get install python3-venv)")
     # Without pip in it: where another pip can fill it, that saves the seconds ensurepip takes.
     venv.create(environment, symlinks=True, with_pip=False)
-    if not needed:
-        return
+    if needed:
+        install(environment, needed, lock)
+
+
+def install(environment: Path, needed: list[str], lock: IO[str]) -> None:
     # pip holds the lock too, so that a pip left behind when we are killed is waited for.
     installation = subprocess.run(
         [*installer(environment), *needed],

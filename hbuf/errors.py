@@ -19,6 +19,7 @@ class HbufError(Exception):
         self.message = message
         self.hint = hint
         self.stored = 0  # of an append that failed: how many of its messages were stored all the same
+        self.seq: int | None = None  # the number of the one message that it is about
 
 
 class UsageError(HbufError):

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli import spark_for_demo
 from hbuf.cli.program import Version, program, run
 
 NAME = "hbuf-demo"
@@ -24,14 +25,15 @@ def demo_command(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="DIR", help="Work in DIR, and leave everything there.")
     ] = None,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark job at the end out.")] = False,
     version: Version = False,
 ) -> int:
-    """Show what hbuf does: append, tail, grep, verify, tamper, pause, tar, restore."""
+    """Show what hbuf does: append, tail, grep, verify, tamper, pause, tar, restore, and a Spark job."""
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)
-        return _Tour(Path(keep).resolve()).take()
+        return _Tour(Path(keep).resolve()).take(with_spark=not no_spark)
     with tempfile.TemporaryDirectory(prefix="hbuf-demo-") as folder:
-        return _Tour(Path(folder)).take()
+        return _Tour(Path(folder)).take(with_spark=not no_spark)
 
 
 class _Tour:
@@ -40,16 +42,20 @@ class _Tour:
         self._surprises = 0
         programs = folder / ".programs"
         programs.mkdir(exist_ok=True)
+        python = f"exec {shlex.quote(sys.executable)} -P"
+        lines = {"python3": f'{python} "$@"'}
         for verb in ("append", "tail", "grep", "verify", "pause", "ls"):
-            launcher = programs / f"hbuf-{verb}"
-            python = shlex.quote(sys.executable)
-            launcher.write_text(f"#!/bin/sh\nexec {python} -P -c '{_PROGRAM}' {verb} \"$@\"\n")
+            lines[f"hbuf-{verb}"] = f"{python} -c '{_PROGRAM}' {verb} \"$@\""
+        for name, line in lines.items():
+            launcher = programs / name
+            launcher.write_text(f"#!/bin/sh\n{line}\n")
             launcher.chmod(0o755)
         path = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         library = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
-        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": library}
+        # Spark starts Python in the current directory, where there may be anything.
+        self._environment = {**os.environ, "PATH": path, "PYTHONPATH": library, "PYTHONSAFEPATH": "1"}
 
-    def take(self) -> int:
+    def take(self, *, with_spark: bool) -> int:
         self._say("Three messages into a buffer. A buffer is a directory; it is made by itself.")
         self._run("printf 'order 1: tea\\norder 2: milk\\norder 3: sugar\\n' | hbuf-append orders --tag shop=north -v")
         self._say("Read them back, as bodies or as JSON.")
@@ -70,9 +76,24 @@ class _Tour:
         self._say("Restore the backup, and all is well again.")
         shutil.rmtree(self._folder / "orders")
         self._run("tar xf backup.tar && hbuf-verify orders")
+        if with_spark:
+            self._count_with_spark()
         if self._surprises:
             self._say(f"{self._surprises} of these commands did not do what they should have done.")
         return 1 if self._surprises else 0
+
+    def _count_with_spark(self) -> None:
+        if needed := spark_for_demo.missing_extras(self._environment):
+            names = " and ".join(spark_for_demo.NAMES[extra] for extra in needed)
+            self._say(f"The last step is a Spark job. It needs {names}. --no-spark leaves it out.")
+            if problem := spark_for_demo.install(needed):
+                sys.stdout.write(f"{problem}\n")
+                return
+        self._say("Buffers are tables in Spark, too: messages counted by tag and minute, and found with SQL.")
+        self._run("printf 'refund 1: salt\\nrefund 2: tea\\n' | hbuf-append refunds --tag shop=south")
+        (self._folder / "count.py").write_text(spark_for_demo.JOB)
+        self._run("cat count.py")
+        self._run("python3 count.py")
 
     def _say(self, line: str) -> None:
         sys.stdout.write(f"\n# {line}\n")

@@ -47,7 +47,7 @@ class Sending:
         """Appends, waiting while that can help. `stored` counts also what was stored before an error."""
         step = 1 if self.one_by_one and not unit else max(len(drafts), 1)
         for start in range(0, len(drafts), step):
-            self._send_batch(self._columns(drafts[start : start + step], unit))
+            self.send_columns(self._columns(drafts[start : start + step], unit))
 
     def _columns(self, drafts: Sequence[Draft] | Sequence[bytes], unit: bool) -> Outgoing:
         bodies = [draft.body if isinstance(draft, Draft) else draft for draft in drafts]
@@ -63,7 +63,8 @@ class Sending:
             self.next_producer_seq += len(bodies)
         return Outgoing(bodies, fields, producers, unit, self.strict_seq)
 
-    def _send_batch(self, batch: Outgoing) -> None:
+    def send_columns(self, batch: Outgoing) -> None:
+        """The same for messages that are in columns, with their own fields and producers."""
         deadline = time.monotonic() + self.timeout_seconds
         while batch.bodies:
             try:

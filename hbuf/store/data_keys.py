@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hbuf.format.chain import Hasher
-from hbuf.format.keys import parse_public
+from hbuf.format.keys import KeyFile, parse_public
 from hbuf.format.sealing import (
     DATA_KEY_BYTES,
     Recipient,
@@ -22,7 +22,7 @@ from hbuf.format.sealing import (
     sealer,
 )
 from hbuf.format.settings import Settings
-from hbuf.store.keyring import key_of_kind
+from hbuf.store.keyring import key_of_kind, of_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ def recipients_bytes(settings: Settings) -> int:
 class Identity:
     """A secret that unseals the data keys of what was encrypted to its public key."""
 
-    def __init__(self, path: Path) -> None:
-        key = key_of_kind(path, "encrypt")
+    def __init__(self, path: Path, key: KeyFile | None = None) -> None:
+        """`key` is what the file holds, where the caller has seen to it that nobody else can read it."""
+        key = key_of_kind(path, "encrypt") if key is None else of_kind(key, "encrypt", path)
         self.fingerprint = fingerprint_of(key.public)
         self._public, self._secret = key.public, key.secret
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from hbuf.store.fsops import os_errors
 
 # What an interrupted creation can leave: with only these a directory counts as empty.
 _OWN_FILES = {names.SETTINGS, names.SEGMENTS, names.LOCK, f".new-{names.SETTINGS}"}
+
+
+_REQUEST_LINE = re.compile(rb"PUT /b/(\S+) HTTP/1\.1\r\n")
+_REQUEST_LINE_BYTES = 512
 
 
 class BufferDirectory:
@@ -24,6 +29,7 @@ class BufferDirectory:
         self.path = Path(os.path.abspath(path))
         self.segments = self.path / names.SEGMENTS
         self.quarantine = self.path / names.QUARANTINE
+        self.staging = self.path / names.STAGING
         self.settings = self.path / names.SETTINGS
         self.producers = self.path / names.PRODUCERS
         self.keys = self.path / names.KEYS
@@ -97,3 +103,22 @@ class BufferDirectory:
 
     def tags(self, first: int) -> Path:
         return self.segments / (names.segment_stem(first) + names.TAGS_SUFFIX)
+
+
+class LooseSegments(BufferDirectory):
+    """Segments in a directory that is no buffer's: a copy of some of them. It has the name that is in the records."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self.segments = self.path
+
+    @cached_property
+    def name(self) -> str:
+        from hbuf.store.segment_file import opened_segment
+
+        for first in self.segment_firsts():
+            with opened_segment(self, first) as segment:
+                found = _REQUEST_LINE.match(segment.pread(_REQUEST_LINE_BYTES, 0))
+                if found:
+                    return found[1].decode()
+        return self.path.name

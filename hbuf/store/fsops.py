@@ -30,13 +30,16 @@ def create_file(path: Path) -> int:
     return fd
 
 
-def make_directory(path: Path) -> None:
-    """A new directory with the owner, group and mode of the one around it. Durable after `sync_directory`."""
+def make_directory(path: Path, *, most_mode: int = 0o7777) -> None:
+    """A new directory with the owner, group and mode of the one around it, the mode not beyond `most_mode`.
+
+    Durable after `sync_directory`.
+    """
     around = os.stat(path.parent)
-    os.mkdir(path, around.st_mode & 0o777)
+    os.mkdir(path, around.st_mode & most_mode & 0o777)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        own_like(fd, around, mode=around.st_mode & 0o7777)
+        own_like(fd, around, mode=around.st_mode & most_mode)
     finally:
         os.close(fd)
 

@@ -112,7 +112,10 @@ def load_key(path: Path) -> KeyFile:
 
 
 def key_of_kind(path: Path, kind: Kind) -> KeyFile:
-    key = load_key(path)
+    return of_kind(load_key(path), kind, path)
+
+
+def of_kind(key: KeyFile, kind: Kind, path: Path) -> KeyFile:
     if key.kind != kind:
         raise UsageError(f"{path}: is a key of kind {key.kind}, where one of kind {kind} is needed")
     return key

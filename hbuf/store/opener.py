@@ -62,6 +62,7 @@ class Opener:
                 try:
                     opened[i] = (record, self._open_body(chunk, record))
                 except HbufError as error:
+                    error.seq = record.seq
                     self._notice(error)
                     continue
             readable.append(i)

@@ -11,7 +11,8 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
+from typing import Protocol, TypeVar
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
 from hbuf.format import index
@@ -31,6 +32,20 @@ from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
 
 _WAIT_SECONDS = 10
+# Wanted messages are read together where no more than so many others lie between two of them.
+_NEAR_APART = 64
+_NEAR_MANY = 10_000
+
+
+class Piece(Protocol):
+    """Records back to back, in whatever form they are wanted."""
+
+    @property
+    def entries(self) -> Sized: ...
+
+
+_Piece = TypeVar("_Piece", bound=Piece)
+Cut = Callable[[View, int, int], _Piece | None]  # from which entry to which at most; None where the index is wrong
 
 
 class Reader(ListedSegments):
@@ -39,6 +54,7 @@ class Reader(ListedSegments):
     def __init__(self, directory: BufferDirectory) -> None:
         super().__init__(directory)
         self.damage: dict[tuple[int, int], str] = {}  # (segment, byte): what is wrong there
+        self.damaged_seqs: dict[tuple[int, int], int] = {}  # the number of what is damaged, where that is known
         self._lock = Lock(directory)
         self.refresh()
 
@@ -73,6 +89,10 @@ class Reader(ListedSegments):
     def end_seq(self) -> int:
         """One more than the last number that can be read."""
         return self.view(self._firsts[-1]).end_seq
+
+    def segment_starts(self) -> list[int]:
+        """The first numbers of the segments, as they were listed."""
+        return list(self._firsts)
 
     def segment_of(self, seq: int) -> int:
         """The first number of the segment that holds `seq`."""
@@ -150,7 +170,9 @@ class Reader(ListedSegments):
     def note_damage(self, chunk: Chunk, i: int) -> None:
         """Record `i` of a chunk cannot be read."""
         seq = chunk.first + i
-        self.damage[self.segment_of(seq), chunk.entries[i].offset] = f"message {seq} is damaged"
+        at = self.segment_of(seq), chunk.entries[i].offset
+        self.damage[at] = f"message {seq} is damaged"
+        self.damaged_seqs[at] = seq
 
     def chunks(self, start: int, end: int, wanted: Callable[[Tags], set[int]] | None = None) -> Iterator[Chunk]:
         """Records `start` up to but not `end`, in order, in chunks of about a megabyte.
@@ -158,6 +180,12 @@ class Reader(ListedSegments):
         `wanted` may look into a sealed segment's tags file and say which numbers matter: chunks without any are
         passed over. What was retired is passed over too, and noted in `retired_seq`.
         """
+        return self.pieces(start, end, View.chunk, wanted)
+
+    def pieces(
+        self, start: int, end: int, cut: Cut[_Piece], wanted: Callable[[Tags], set[int]] | None = None
+    ) -> Iterator[_Piece | Chunk]:
+        """The same in pieces of the caller's own form; as chunks where messages are being erased."""
         with fsops.os_errors(self.directory.shown):
             firsts = self._firsts
             self._note_retired(start, min(end, firsts[0]) - 1)
@@ -169,7 +197,7 @@ class Reader(ListedSegments):
                     self._note_retired(start, min(end, following or end) - 1)
                     continue
                 numbers = self._wanted_numbers(first, wanted) if wanted and following is not None else None
-                yield from self._segment_chunks(first, start, end, numbers)
+                yield from self._segment_pieces(first, start, end, cut, numbers)
 
     def _is_retired(self, first: int) -> bool:
         """Whether a segment that was listed went before it could be opened."""
@@ -182,36 +210,42 @@ class Reader(ListedSegments):
             return True
         return False
 
-    def _segment_chunks(self, first: int, start: int, end: int, wanted: list[int] | None) -> Iterator[Chunk]:
+    def _segment_pieces(
+        self, first: int, start: int, end: int, cut: Cut[_Piece], wanted: list[int] | None
+    ) -> Iterator[_Piece | Chunk]:
         view = self.view(first)
         at = view.place_of(start)
         last = view.place_of(end)
         while at < last:
+            stop = last
             if wanted is not None:
-                following = bisect.bisect_left(wanted, view.number(at))
-                if following == len(wanted):
-                    return
-                at = max(at, view.place_of(wanted[following]))
-                if at >= last:
+                near = _near(wanted, view.number(at))
+                at = max(at, view.place_of(near.start))
+                stop = min(last, view.place_of(near.stop))
+                if at >= last or not near:
                     return
             seq = view.number(at)
-            chunk = view.chunk(at, last)
+            piece: _Piece | Chunk | None = cut(view, at, stop)
             if not self._is_steady(view):
-                chunk = self._chunk_between_erases(view, seq, end)
-                if chunk is None and not self.directory.has_segment(first):
+                piece = self._chunk_between_erases(view, seq, end)
+                if piece is None and not self.directory.has_segment(first):
                     # Erased from and then retired: the file that is open here may be half erased, for good.
                     self._note_retired(seq, min(end, view.end_seq) - 1)
                     return
                 at, last = view.place_of(seq), view.place_of(end)
-            if chunk is None:
+            if piece is None:
                 self._scan(view)
                 at, last = view.place_of(seq), view.place_of(end)
                 continue
-            for i in range(len(chunk.entries)) if chunk.holes else ():
-                if chunk.is_lost(i):
-                    self.note_damage(chunk, i)
-            yield chunk
-            at += len(chunk.entries)
+            if isinstance(piece, Chunk):
+                self._note_holes(piece)
+            yield piece
+            at += len(piece.entries)
+
+    def _note_holes(self, chunk: Chunk) -> None:
+        for i in range(len(chunk.entries)) if chunk.holes else ():
+            if chunk.is_lost(i):
+                self.note_damage(chunk, i)
 
     def _wanted_numbers(self, first: int, wanted: Callable[[Tags], set[int]]) -> list[int] | None:
         """What the tags file of a sealed segment says, or None where it cannot be used."""
@@ -387,6 +421,17 @@ class Reader(ListedSegments):
         finally:
             if alone:
                 self._lock.release()
+
+
+def _near(wanted: list[int], seq: int) -> range:
+    """From the first wanted number that is not before `seq` to the last that is worth reading with it. May be empty."""
+    following = last = bisect.bisect_left(wanted, seq)
+    if following == len(wanted):
+        return range(0)
+    most = min(len(wanted), following + _NEAR_MANY) - 1
+    while last < most and wanted[last + 1] - wanted[last] <= _NEAR_APART:
+        last += 1
+    return range(wanted[following], wanted[last] + 1)
 
 
 def _is_on_disk(fd: int) -> bool:

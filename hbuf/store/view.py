@@ -165,26 +165,46 @@ class View:
         base = self.entry(at).offset
         high = bisect.bisect_left(range(at + 1, last), base + CHUNK_BYTES, key=lambda i: self.entry(i).offset)
         end = at + 1 + high
-        if self.numbers is not None:
-            run = self.numbers[at]
-            end = next((i for i in range(at, end) if self.numbers[i] != run + i - at), end)
+        end = self.end_of_run(at, end)
         size = index.ENTRY_BYTES
         entries = index.parse_entries(memoryview(self.entries)[at * size : end * size])
-        if not index.joins(entries, self.entry(at - 1).end if at else self.start):
+        if not index.joins(entries, self.end_before(at)):
             return None
-        length = entries[-1].end - base
-        data = self.segment.pread(length, base)
-        holes: list[tuple[int, int]] = []
-        while len(data) < length:
-            start = base + len(data)
-            hole = self.segment.hole(start)
-            if hole is None:
-                return None
-            holes.append((start, hole.end))
-            data = (data + bytes(hole.end - start))[:length]
-            data += self.segment.pread(length - len(data), base + len(data))
+        stretch = self.read(base, entries[-1].end)
+        if stretch is None:
+            return None
+        data, holes = stretch
         chunk = Chunk(self.number(at), base, data, entries, holes=holes)
         return chunk._replace(suspect=not chunk.looks_whole())
+
+    def end_of_run(self, at: int, end: int) -> int:
+        """Up to where, at most `end`, the numbers from entry `at` on have no gap."""
+        if self.numbers is None:
+            return end
+        run = self.numbers[at] - at
+        return next((i for i in range(at, end) if self.numbers[i] != run + i), end)
+
+    def end_before(self, at: int) -> int:
+        """Where the record before entry `at` ends."""
+        return self.entry(at - 1).end if at else self.start
+
+    def read(self, start: int, end: int) -> tuple[bytes, list[tuple[int, int]]] | None:
+        """The segment's bytes from `start` to `end`, zeros where they cannot be had, and from where to where that is.
+
+        None where the segment is shorter.
+        """
+        length = end - start
+        data = self.segment.pread(length, start)
+        holes: list[tuple[int, int]] = []
+        while len(data) < length:
+            at = start + len(data)
+            hole = self.segment.hole(at)
+            if hole is None:
+                return None
+            holes.append((at, hole.end))
+            data = (data + bytes(hole.end - at))[:length]
+            data += self.segment.pread(length - len(data), start + len(data))
+        return data, holes
 
     def reopen(self, segment: OpenSegment) -> None:
         self.segment.close()

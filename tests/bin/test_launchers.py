@@ -1,14 +1,11 @@
-"""The launchers in bin/, run as a user runs them: a copy of bin/ in a checkout of stub programs, no network."""
+"""The launchers in bin/, run as a user runs them."""
 
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 import tempfile
-import time
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -17,151 +14,7 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-BASE_PYTHON = os.path.realpath(sys.executable)
-
-PYPROJECT = """\
-[project]
-name = "hbuf"
-version = "1.2.3"
-dependencies = {dependencies}
-[project.optional-dependencies]
-test = []
-[project.scripts]
-hbuf-append = "hbuf.cli.append:main"
-"""
-
-STUB_PROGRAM = """\
-import json, os, signal, sys
-
-def main():
-    json.dump({"argv": sys.argv, "stdin": sys.stdin.read()}, sys.stdout)
-    sys.stdout.flush()
-    if "KILLED_BY" in os.environ:
-        os.kill(os.getpid(), int(os.environ["KILLED_BY"]))
-    sys.exit(int(os.environ.get("EXITS_WITH", 0)))
-"""
-
-# Stands for pip: eats the pipe, is noisy (first, or a killed parent's pipe could end it), starts, does $PIP_STUB, ends
-STUB_PIP = """\
-#!/bin/sh
-case "$*" in *--version) exit 0 ;; esac
-cat
-echo "Collecting noise"
-echo "started by $PPID" >>"$PIP_LOG"
-eval "$PIP_STUB"
-echo "ended with $*" >>"$PIP_LOG"
-"""
-
-
-class Checkout:
-    """A copy of bin/ with stub programs, and the environment in which to run them."""
-
-    def __init__(self, root: Path, tools: Path) -> None:
-        self.root = root
-        self.pip_log = tools.parent / "pip.log"
-        self.env = {
-            "HOME": str(tools.parent / "home"),
-            "PATH": str(tools),
-            "PIP_LOG": str(self.pip_log),
-            "PIP_STUB": "",
-        }
-        shutil.copytree(REPOSITORY / "bin", root / "bin", ignore=shutil.ignore_patterns("__pycache__"))
-        (root / "hbuf/cli").mkdir(parents=True)
-        for stub in ("append", "tail"):
-            (root / f"hbuf/cli/{stub}.py").write_text(STUB_PROGRAM)
-        self.require()
-
-    def require(self, *dependencies: str) -> None:
-        (self.root / "pyproject.toml").write_text(PYPROJECT.format(dependencies=json.dumps(dependencies)))
-
-    @property
-    def append(self) -> Path:
-        return self.root / "bin/hbuf-append"
-
-    def run(self, *command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-        options = {"input": "", "env": self.env, "cwd": "/"} | options
-        return subprocess.run(
-            command or [self.append], capture_output=True, text=True, timeout=20, check=False, **options
-        )
-
-    def start(self) -> subprocess.Popen[str]:
-        """Starts a set-up in a process group of its own, and waits until its pip runs."""
-        ended = self.pip_log.read_text().count("ended") if self.pip_log.exists() else 0
-        process = subprocess.Popen(
-            [self.append], env=self.env, stdin=subprocess.DEVNULL, start_new_session=True, text=True
-        )
-        while not self.pip_log.exists() or self.pip_log.read_text().count("started") <= ended:
-            assert process.poll() is None, "the set-up ended before its pip ran"
-            time.sleep(0.01)
-        return process
-
-    def is_set_up_again(self) -> bool:
-        result = self.run()
-        assert result.returncode == 0, result.stderr
-        return "making" in result.stderr
-
-    def can_run_without_set_up(self) -> bool:
-        """With no Python to be found, only a launcher that sets up nothing gets as far as its program."""
-        return self.run(env=self.env | {"PATH": str(self.root.parent / "no-python")}).returncode == 0
-
-
-def make_tools(directory: Path, python: Path | str | None) -> Path:
-    """A directory for PATH with the commands the launchers may count on, and python3 if one is given."""
-    directory.mkdir()
-    for command in ("cat", "cmp", "dirname", "readlink", "sed", "sh", "sleep"):
-        found = shutil.which(command)
-        assert found is not None
-        (directory / command).symlink_to(found)
-    if python is not None:
-        (directory / "python3").symlink_to(python)
-    return directory
-
-
-def write_script(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    """One that needs no packages."""
-    make_tools(tmp_path / "no-python", python=None)
-    return Checkout(tmp_path / "a checkout", make_tools(tmp_path / "tools", BASE_PYTHON))
-
-
-@pytest.fixture(scope="session")
-def python_without_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This Python as Debian has it without python3-pip and python3-venv."""
-    prefix = tmp_path_factory.mktemp("python")
-    stdlib = Path(sysconfig.get_path("stdlib"))
-    copy = prefix / "lib" / stdlib.name
-    copy.mkdir(parents=True)
-    for entry in stdlib.iterdir():
-        if entry.name not in ("ensurepip", "site-packages", "dist-packages"):
-            (copy / entry.name).symlink_to(entry)
-    python = prefix / "bin" / Path(BASE_PYTHON).name
-    python.parent.mkdir()
-    shutil.copy(BASE_PYTHON, python)
-    found = subprocess.run(
-        [python, "-E", "-c", "from importlib.util import find_spec as f; print(f('pip'), f('ensurepip'), f('venv'))"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if not found.stdout.startswith("None None ModuleSpec"):
-        pytest.skip("this Python cannot be copied without its pip")
-    return python
-
-
-@pytest.fixture
-def needy(tmp_path: Path, python_without_pip: Path) -> Checkout:
-    """One that needs a package, on a machine whose only pip is a stub."""
-    make_tools(tmp_path / "no-python", python=None)
-    checkout = Checkout(tmp_path / "a checkout", make_tools(tmp_path / "tools", python_without_pip))
-    checkout.require("something")
-    write_script(tmp_path / "tools/pip3", STUB_PIP)
-    return checkout
+from .stub_checkout import BASE_PYTHON, REPOSITORY, Checkout, make_tools, write_script
 
 
 def test_the_first_use_sets_up_and_the_next_says_nothing(checkout: Checkout) -> None:

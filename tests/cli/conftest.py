@@ -10,10 +10,12 @@ import io
 import os
 import pty
 import signal
+import site
 import subprocess
 import sys
 import tempfile
 import time
+import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -180,6 +182,31 @@ def bodies() -> Bodies:
             return [message.body for message in buffer.read()]
 
     return read
+
+
+PackagesWithout = Callable[..., Path]
+
+
+@pytest.fixture
+def packages_without(tmp_path: Path) -> PackagesWithout:
+    """packages_without("pyspark"): a folder for PYTHONPATH with all that is installed, but for hbuf and these."""
+
+    def make(*missing: str) -> Path:
+        folder = tmp_path / "packages"
+        folder.mkdir()
+        for entry in Path(site.getsitepackages()[0]).iterdir():
+            if not entry.name.startswith(("hbuf", *missing)):
+                (folder / entry.name).symlink_to(entry)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """This Python, with no packages at all."""
+    venv.create(tmp_path / "bare", symlinks=True, with_pip=False)
+    return tmp_path / "bare/bin/python"
 
 
 class Terminal:

@@ -19,7 +19,7 @@ def test_demo_shows_each_step_and_leaves_nothing(run: Run, tmp_path: Path, monke
     monkeypatch.chdir("/")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    done = run.real("hbuf", "demo", env={"TMPDIR": str(temporary)})
+    done = run.real("hbuf", "demo", "--no-spark", env={"TMPDIR": str(temporary)})
     assert (done.code, done.err) == (0, "")
     commands = [line for line in done.lines if line.startswith("$ ")]
     for step in STEPS:
@@ -36,12 +36,12 @@ def test_demo_shows_each_step_and_leaves_nothing(run: Run, tmp_path: Path, monke
 def test_demo_works_without_a_network(run: Run) -> None:
     if not shutil.which("unshare") or run.real("unshare", "--net", "--map-root-user", "true").code:
         pytest.skip("this machine lets nobody leave its network")
-    done = run.real("unshare", "--net", "--map-root-user", "hbuf", "demo")
+    done = run.real("unshare", "--net", "--map-root-user", "hbuf", "demo", "--no-spark")
     assert (done.code, done.err) == (0, "")
 
 
 def test_demo_can_be_kept_and_looked_at(run: Run) -> None:
-    done = run.real("hbuf", "demo", "--keep", "some/tour")
+    done = run.real("hbuf", "demo", "--no-spark", "--keep", "some/tour")
     assert (done.code, done.err) == (0, "")
     assert Path("some/tour/backup.tar").is_file()
     assert run("hbuf-tail", "some/tour/orders") == (0, b"order 1: tea\norder 2: milk\norder 3: sugar\n", "")
@@ -54,6 +54,6 @@ def test_demo_works_in_a_directory_with_modules_and_blanks_in_its_names(run: Run
     place.mkdir()
     for module in ("hbuf.py", "json.py", "typer.py"):
         (place / module).write_text("raise SystemExit('the wrong module')\n")
-    done = run.shell("cd 'a place' && TMPDIR=$PWD hbuf demo")
+    done = run.shell("cd 'a place' && TMPDIR=$PWD hbuf demo --no-spark")
     assert (done.code, done.err) == (0, "")
     assert len(list(place.iterdir())) == 3

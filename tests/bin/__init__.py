@@ -1,0 +1,1 @@
+"""The launchers in bin/, and the set-up behind them."""
