@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hbuf.cli.program import INTERRUPTED, Version, noticer, program, run
-from hbuf.cli.spark_needed import spark_needed
+from hbuf.cli.spark_session import session as spark_session
 from hbuf.cli.streams import complain, printable
 from hbuf.errors import Locked
 
@@ -42,10 +42,10 @@ def pipeline_command(version: Version = False) -> None:
 
 def check_command(file: File) -> int:
     """Find what is wrong before anything starts."""
+    from hbuf.spark.pipelines.check import check
+
     with _problems_told() as told:
         pipeline = _load(file)
-        with spark_needed():
-            from hbuf.spark.pipelines.check import check
         with _session(pipeline) as session:
             check(pipeline, session)
     return told.code
@@ -175,12 +175,10 @@ def _lock(pipeline: Pipeline) -> RunLock:
 
 @contextlib.contextmanager
 def _session(pipeline: Pipeline) -> Iterator[SparkSession]:
-    with spark_needed():
-        from hbuf.spark.pipelines.check import leave_telling_to_us
-        from hbuf.spark.session import local_session
+    session = spark_session(f"{NAME} {pipeline.name}", pipeline.spark)
+    from hbuf.spark.pipelines.check import leave_telling_to_us
 
-        leave_telling_to_us()
-    session = local_session(f"{NAME} {pipeline.name}", pipeline.spark)
+    leave_telling_to_us()
     try:
         yield session
     finally:
