@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-_GLOB_CHARACTERS = frozenset("*?[")
+from hbuf.spark.inputs import without_braces
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,6 @@ class StageInput:
     shown: str  # as the file has it
     path: str  # absolute; of a stage, its output
     stage: str | None = None
-
-    @property
-    def is_glob(self) -> bool:
-        return not _GLOB_CHARACTERS.isdisjoint(self.path)
 
     @cached_property
     def buffers(self) -> str:
@@ -35,9 +31,11 @@ class StageInput:
 
         As everywhere on Spark, what is hbuf's own is read only where it is named.
         """
-        wanted, there = self.buffers.split("/"), buffer.split("/")
+        there = buffer.split("/")
         hidden = there[-1].startswith("_")
-        return any(_matches(there[:end], wanted) for end in range(len(there) if hidden else 1, len(there) + 1))
+        ends = range(len(there) if hidden else 1, len(there) + 1)
+        globs = [one.split("/") for one in without_braces(self.buffers)]
+        return any(_matches(there[:end], wanted) for wanted in globs for end in ends)
 
 
 def _matches(parts: list[str], wanted: list[str]) -> bool:

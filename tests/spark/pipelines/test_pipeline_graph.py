@@ -38,7 +38,18 @@ def test_stages_run_after_what_they_read_depend_on_and_come_after(load: Load) ->
 
 
 @pytest.mark.parametrize(
-    "given", ["out/first", "out/*", "*/first", "./out/../out/first", "out/*/segments/*.http", "out", "**/first", "o*"]
+    "given",
+    [
+        "out/first",
+        "out/*",
+        "*/first",
+        "./out/../out/first",
+        "out/*/segments/*.http",
+        "out",
+        "**/first",
+        "o*",
+        "out/{a,first}",
+    ],
 )
 def test_output_that_is_read_by_its_path_counts_as_the_stage(load: Load, given: str) -> None:
     pipeline = load(stage("first") + stage("second", given=given).replace("out/second", "elsewhere"))

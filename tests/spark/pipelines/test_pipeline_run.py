@@ -157,6 +157,24 @@ def test_rerun_appends_the_results_again_from_a_place_on(
     assert bodies("other") == ["ONE", "TWO", "THREE", "FOUR"]
 
 
+def test_stage_that_failed_stays_so_until_it_is_rerun(
+    load: Load, fill: Fill, bodies: Bodies, spark: SparkSession
+) -> None:
+    fill("orders", ["bad"])
+    sql = "select string(int(string(body))) as body from input"
+    pipeline = load("[pipeline]\nretries = 0\n" + stage("parsed", sql))
+    with prepared(pipeline, spark) as runner:
+        runner.round()
+        fill("orders", ["2"])
+        assert (list(runner.failures), runner.has_work(), runner.is_stuck()) == (["parsed"], False, True)
+        start = settled(pipeline.stages["parsed"].inputs, "last")
+        stage_state(pipeline, "parsed").ask_for_rerun(RerunRequest("some id", "last", start))
+        assert runner.has_work()
+        runner.round()
+        assert runner.failures == {}
+    assert bodies("parsed") == ["2"]
+
+
 def test_place_where_a_stage_begins_is_settled_once(load: Load, fill: Fill, bodies: Bodies, run_once: RunOnce) -> None:
     fill("orders", ["old"])
     pipeline = load(stage("upper", UPPER, 'input_options = {from = "end"}'))
