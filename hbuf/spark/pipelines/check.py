@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from hbuf.errors import HbufError, NotFound, UsageError
 from hbuf.spark.pipelines.functions import Function, load_functions
 from hbuf.spark.pipelines.graph import sources
-from hbuf.spark.pipelines.inputs import found_buffers
+from hbuf.spark.pipelines.inputs import found_buffers, name_of
 from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 from hbuf.spark.pipelines.problems import BadPipeline, Problem
 from hbuf.spark.pipelines.reasons import reason_of
@@ -51,6 +52,7 @@ def _missing(pipeline: Pipeline, stage: Stage) -> Iterator[Problem]:
     for one in stage.inputs:
         if not sources(pipeline, one):
             yield from _unless_buffers(stage, one, "input")
+    yield from _same_names(stage)
     for name in stage.dependencies:
         if name not in pipeline.stages:
             one = StageInput(pipeline.buffers_shown[name], pipeline.buffers[name])
@@ -59,6 +61,17 @@ def _missing(pipeline: Pipeline, stage: Stage) -> Iterator[Problem]:
         path = getattr(stage, options).get(option)
         if path is not None and not os.path.exists(path):
             yield Problem(stage.name, f"{options}.{option}: {path}: there is no such file", NotFound.exit_code)
+
+
+def _same_names(stage: Stage) -> Iterator[Problem]:
+    """How far a stage is, is known by tenant and buffer: two of one name cannot be told apart."""
+    known: dict[str, str] = {}
+    for one in stage.inputs:
+        with contextlib.suppress(HbufError):  # it is told above
+            for directory in found_buffers(one):
+                name, path = name_of(directory), str(directory.path)
+                if known.setdefault(name, path) != path:
+                    yield Problem(stage.name, f"input: {known[name]} and {path} are both called {name}")
 
 
 def _unless_buffers(stage: Stage, one: StageInput, what: str) -> Iterator[Problem]:

@@ -119,6 +119,14 @@ def test_every_stage_says_what_is_wrong_with_it(fill: Fill, module: Module, refu
     assert not any("\n" in text for text in found.values())
 
 
+def test_two_buffers_of_one_name_are_not_one_input(fill: Fill, refused: Refused, tmp_path: Path) -> None:
+    fill("orders", ["one"])
+    fill("old/orders", ["two"])
+    error = refused(sql_stage("a", "select body from input").replace('"orders"', '["orders", "old/*"]'))
+    told = f"stage a: input: {tmp_path}/orders and {tmp_path}/old/orders are both called default/orders"
+    assert [str(problem) for problem in error.problems] == [told]
+
+
 def test_missing_inputs_keys_and_dependencies_are_66(fill: Fill, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     fill("orders", ["one"])
