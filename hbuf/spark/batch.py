@@ -15,6 +15,7 @@ from hbuf.spark.options import ReadOptions
 from hbuf.spark.planning import Range, packed, place_at, ranges_between
 from hbuf.spark.pushdown import Bounds, bounds_of
 from hbuf.spark.task import read_ranges
+from hbuf.spark.telling import telling
 from hbuf.store.reader import Reader
 
 
@@ -32,6 +33,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._bounds = Bounds()
 
+    @telling()
     def partitions(self) -> list[InputPartition]:
         split_bytes = self._options.split_bytes
         wanted = self._wanted()
@@ -42,7 +44,8 @@ class BatchReader(DataSourceReader):
         # Spark asks for one partition without a value where there is none.
         if isinstance(partition, Part):
             options = replace(self._options, wanted=partition.wanted)
-            yield from read_ranges(partition.ranges, self._columns, options)
+            with telling():
+                yield from read_ranges(partition.ranges, self._columns, options)
 
     def _wanted(self) -> Wanted:
         given, pushed = self._options.wanted, self._bounds.keys

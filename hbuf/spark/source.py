@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from hbuf.errors import UsageError
 from hbuf.spark.options import TYPES, parse_read_options
+from hbuf.spark.telling import telling
 
 if TYPE_CHECKING:
     from hbuf.spark.sink import HbufStreamWriter, HbufWriter
@@ -19,14 +20,22 @@ class HbufSource(DataSource):
     def name(cls) -> str:
         return "hbuf"
 
+    @telling()
     def schema(self) -> str:
         return parse_read_options(self.options).ddl
 
+    @telling()
     def reader(self, schema: StructType) -> DataSourceReader:
         from hbuf.spark.batch import reader_class
 
         options = parse_read_options(self.options)
         return reader_class(options)(_columns(schema), options)
+
+    @telling()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        from hbuf.spark.stream import StreamReader
+
+        return StreamReader(_columns(schema), parse_read_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> HbufWriter:
         from hbuf.spark.sink import batch_writer

@@ -20,6 +20,7 @@ from hbuf.ops.set import read_settings
 from hbuf.spark.delivery import Delivery, chunk_limits
 from hbuf.spark.staged_file import PieceLimits
 from hbuf.spark.staging import Staging, make_staging, sender_of
+from hbuf.spark.telling import told
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.signing import Signer
@@ -113,4 +114,4 @@ def _told(error: HbufError, path: str, where: str = "") -> HbufError:
     line = error.message
     if path and not line.startswith((path, "'" + path)):
         line = f"{path}: {where}{line}"
-    return type(error)(f"hbuf: {line}" + (f" ({error.hint})" if error.hint else ""))
+    return told(type(error)(line, hint=error.hint))
