@@ -62,9 +62,10 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen[bytes]
         time.sleep(0.02)
 
 
-def finished(bodies: Bodies) -> int:
-    """How many times a stage has finished."""
-    return sum(json.loads(event)["event"] == "finished" for event in bodies(".shop-state/_pipelines"))
+def events(bodies: Bodies, stage: str) -> list[str]:
+    """What the log says that happened to a stage."""
+    told = map(json.loads, bodies(".shop-state/_pipelines"))
+    return [each["event"] for each in told if each["stage"] == stage]
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, str]:
@@ -75,30 +76,8 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, str]:
 def test_killed_in_the_middle_the_next_run_goes_on_and_every_message_is_there_once(
     fill: Fill, bodies: Bodies, start: Start, tmp_path: Path
 ) -> None:
+    """And that next run follows what is appended, takes up a rerun, and ends on an interrupt: one start of Spark."""
     fill("orders", [f"message {number}" for number in range(100)])
-    (tmp_path / "shop.toml").write_text(f"""
-[stages.upper]
-input = "orders"
-{UPPER}
-output = "upper"
-input_options = {{maxRowsPerTrigger = 20}}
-""")
-    process = start("run", "--once", "shop.toml")
-    wait_until(lambda: len(bodies("upper")) >= 20, process)
-    # Its Java process, which may be in the middle of a batch, finds out by itself; the next run waits for that.
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert ended(start("run", "--once", "shop.toml")) == (0, b"", "")
-    before = bodies(".shop-state/_pipelines")
-    assert ended(start("run", "--once", "shop.toml")) == (0, b"", "")
-    assert bodies(".shop-state/_pipelines") == before
-    assert bodies("upper") == [f"MESSAGE {number}" for number in range(100)]
-
-
-def test_run_follows_what_is_appended_takes_up_reruns_and_ends_on_an_interrupt(
-    fill: Fill, bodies: Bodies, start: Start, tmp_path: Path
-) -> None:
-    fill("orders", ["one"])
     (tmp_path / "shop.toml").write_text(f"""
 [pipeline]
 retries = 0
@@ -107,25 +86,37 @@ retries = 0
 input = "orders"
 {UPPER}
 output = "upper"
+input_options = {{maxRowsPerTrigger = 25}}
 
 [stages.broken]
 input = "orders"
 sql = "select string(assert_true(seq > 5, 'too early')) as body from input"
 output = "broken"
+after = ["upper"]
 """)
-    process = start("run", "shop.toml")
-    wait_until(lambda: bodies("upper") == ["ONE"], process)
-    append = subprocess.run(command("append", "orders"), cwd=tmp_path, input=b"two\n", capture_output=True, check=True)
-    assert append.stderr == b""
-    wait_until(lambda: bodies("upper") == ["ONE", "TWO"], process)
+    process = start("run", "--once", "shop.toml")
+    wait_until(lambda: len(bodies("upper")) >= 25, process)
+    # Its Java process, which may be in the middle of a batch, finds out by itself; the next run waits for that.
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
 
+    process = start("run", "shop.toml")
+    wait_until(lambda: "finished" in events(bodies, "upper"), process)
+    expected = [f"MESSAGE {number}" for number in range(100)]
+    assert bodies("upper") == expected
+
+    append = subprocess.run(
+        command("append", "orders"), cwd=tmp_path, input=b"one more\n", capture_output=True, check=True
+    )
+    assert append.stderr == b""
+    wait_until(lambda: events(bodies, "upper").count("finished") == 2, process)
     second = ended(start("run", "shop.toml"))
     assert second == (75, b"", f"hbuf-pipeline: shop.toml: is being run by process {process.pid}\n")
-    wait_until(lambda: finished(bodies) == 2, process)
-    code, _, said = ended(start("rerun", "shop.toml", "upper", "--from", "2"))
+    code, _, said = ended(start("rerun", "shop.toml", "upper", "--from", "100"))
     assert (code, said) == (0, "hbuf-pipeline: shop.toml: the run that is under way reruns stage upper\n")
-    wait_until(lambda: finished(bodies) == 3, process)
-    assert bodies("upper") == ["ONE", "TWO", "TWO"]
+    wait_until(lambda: events(bodies, "upper").count("finished") == 3, process)
+    assert bodies("upper") == [*expected, "ONE MORE", "MESSAGE 99", "ONE MORE"]
+    wait_until(lambda: "failed" in events(bodies, "broken"), process)
 
     process.send_signal(signal.SIGINT)
     code, out, err = ended(process)
@@ -146,5 +137,11 @@ output = "broken"
         capture_output=True,
         check=True,
     )
-    events = [json.loads(line)["event"] for line in log.stdout.splitlines()]
-    assert events == ["started", "finished", "started", "finished", "rerun", "started", "finished"]
+    told = [json.loads(line)["event"] for line in log.stdout.splitlines()]
+    once = ["started", "finished"]
+    assert told == ["started", *once, *once, "rerun", *once]  # the first was killed
+
+    # With nothing left to do it ends at once, and says nothing.
+    (tmp_path / "shop.toml").write_text((tmp_path / "shop.toml").read_text().partition("[stages.broken]")[0])
+    assert ended(start("run", "--once", "shop.toml")) == (0, b"", "")
+    assert len(bodies("upper")) == 103
