@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 120
 
 # Lines that are not run, each with its reason. One that no document has any more is a fault too.
 NOT_RUN = {
