@@ -23,6 +23,7 @@ VERBS = {
     "head": "print the newest head of a signed buffer",
     "ls": "list buffers",
     "pause": "hold a buffer still for a backup",
+    "pipeline": "run stages from buffers to buffers, on Spark",
     "reindex": "make indexes and tags files anew",
     "retire": "remove the oldest segments, as the settings say",
     "set": "show and change settings",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
-TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
+TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline")]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"], "hbuf-erase": ["--key", "user-17", "--reason", "asked for"]}
 AFTER = {"hbuf-export": ["exported", "--to", "jsonl"], "hbuf-import": [os.devnull]}
