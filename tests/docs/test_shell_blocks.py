@@ -17,6 +17,10 @@ TIMEOUT_SECONDS = 120
 NOT_RUN = {
     "bin/test          # check everything: format, lint, types, layers, tests": "it runs these tests",
     "hbuf-pause buffers/* -- rsync -a buffers/ backup-host:buffers/": "it needs another machine",
+    "hbuf-pipeline run --once shop.toml": "Spark takes long to start, and tests/spark/pipelines runs it",
+    "hbuf-pipeline rerun shop.toml upper --from @1h": "Spark takes long to start, and tests/spark/pipelines runs it",
+    "hbuf-tail shouted": "it is what the run has made",
+    "hbuf-tail .shop-state/_pipelines --key upper": "it is what the run has made",
     "hbuf-tail -f orders": "it follows for ever",
     "hbuf tail -f orders": "it follows for ever",
 }
