@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from hbuf import library
 from hbuf.errors import UsageError
 from hbuf.ops import key
+from hbuf.ops.compress import compress
 from hbuf.spark.options import TYPES, parse_read_options
 
 from .pages import ROOT, blocks_of, needs_programs, run_shell
@@ -69,6 +70,16 @@ def test_blocks_of_the_page_run_and_print_what_the_page_says(session: SparkSessi
             assert printed.strip() == text.strip()
         else:
             printed = run_python(code, names) if kind == "python" else run_shell(code, srv)
+
+
+def test_text_reads_compressed_segments_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
+    with library.create(tmp_path / "orders", segment_messages="2") as orders:
+        for number in range(5):
+            orders.append(b"order %d" % number)
+    compress(str(tmp_path / "orders"), timeout_seconds=30)
+    assert list((tmp_path / "orders").glob("segments/*.http.zst"))
+    lines = spark.read.text(f"{tmp_path}/orders/segments/*.http*", lineSep="\r\n")
+    assert lines.where("value like 'POST /b/% HTTP/1.1'").count() == 5
 
 
 def names_below(heading: str) -> set[str]:
