@@ -2,15 +2,30 @@
 
 import base64
 import hashlib
+import os
 import re
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def ram_path(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory in memory, where there is one: for tests that sync thousands of times and cut no power."""
+    if not os.access(_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="hbuf-test-", dir=_MEMORY) as path:
+        yield Path(path)
+
 
 OpenNote = Callable[[bytes, str, bytes], list[str]]
 
