@@ -31,7 +31,7 @@ ID_BYTES = 64
 _SIG_LINE_BYTES = len(b"x-hbuf-sig: ") + 86 + 2
 _TIME = b"\r\nx-hbuf-time: "
 _TIME_FORM = np.frombuffer(b"0000-00-00T00:00:00.000000", np.uint8)
-_TIME_BYTES = len(_TIME_FORM)
+_TIME_BYTES, _TIME_DIGITS = len(_TIME_FORM), np.equal(_TIME_FORM, ord("0"))
 _LENGTH = b"\r\ncontent-length: "
 _OWN = b"x-hbuf-"
 _DATA_KEY = re.compile(rb"^x-hbuf-data-key: ", re.MULTILINE)
@@ -134,7 +134,7 @@ def _check_times(block: Block, numbers_ends: Ints, times_us: Ints) -> Ints:
     new[1:] = times_us[1:] != times_us[:-1]
     expect((texts[1:] == texts[:-1]) | new[1:])
     chars = texts[new].view(np.uint8).reshape(-1, _TIME_BYTES)
-    expect(np.where(_TIME_FORM == ord("0"), chars - ord("0") <= 9, chars == _TIME_FORM))  # numpy takes others, too
+    expect(np.where(_TIME_DIGITS, chars - ord("0") <= 9, chars == _TIME_FORM))  # numpy takes others, too
     expect(texts[new].view(f"S{_TIME_BYTES}").astype("M8[us]").astype(np.int64) == times_us[new])
     return at + _TIME_BYTES + len(b"Z\r\n")
 

@@ -55,7 +55,6 @@ class _Task:
                 f"{reader.end_seq - 1}",
                 hint="a network file system may be behind, or the buffer was cut back",
             )
-        reader.damage.clear()
         names = [name for name in self._columns if name != CORRUPT]
         # Where all columns are of what is damaged, rows are counted by another.
         source = ColumnReader(reader, names or ["seq"], options.wanted, self._opener())
@@ -88,13 +87,22 @@ class _Task:
             raise self._unopened[0]
 
     def _damage(self, wanted: Range) -> list[tuple[int | None, str]]:
-        """What is damaged: its number where that is known, and its place with the reason."""
-        shown = self._reader.directory.segment_shown
-        return [
-            (self._reader.damaged_seqs.get((first, at)), f"{shown(first)}: byte {at}: {reason}")
-            for (first, at), reason in sorted(self._reader.damage.items())
-            if wanted.leads or (first, at) in self._reader.damaged_seqs
-        ]
+        """What is damaged in a range: its number where that is known, and its place with the reason.
+
+        What has no number is where the one behind the message before it would be: one range tells of it.
+        """
+        reader = self._reader
+        if not reader.damage:
+            return []
+        view = reader.view(reader.segment_of(wanted.start))
+        shown = reader.directory.segment_shown(view.first)
+        found = []
+        for (first, at), reason in sorted(reader.damage.items()):
+            seq = reader.damaged_seqs.get((first, at))
+            place = view.number_at(at) if seq is None else seq
+            if first == view.first and wanted.start <= place < wanted.end:
+                found.append((seq, f"{shown}: byte {at}: {reason}"))
+        return found
 
     def _corrupt_rows(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         rows = self._damage(wanted)
