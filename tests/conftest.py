@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -110,3 +111,24 @@ def slip_in() -> SlipIn:
         index.write_bytes(listed)
 
     return slip
+
+
+NewKey = Callable[..., tuple[Path, str]]
+
+
+@pytest.fixture
+def new_key(tmp_path: Path) -> NewKey:
+    """new_key("alice"), new_key("audit", "sign"): a key file, and its public key as text.
+
+    The secret is always the same, and another for each name.
+    """
+
+    def made(name: str, kind: Literal["sign", "encrypt"] = "encrypt") -> tuple[Path, str]:
+        from hbuf.format.keys import encode_public, new_key_file, public_key
+        from hbuf.store.keyring import create_key, load_key
+
+        path = tmp_path / "keys" / f"{name}.key"
+        create_key(path, new_key_file(kind, name.encode().ljust(32, b"\xfb")))
+        return path, encode_public(public_key(load_key(path)))
+
+    return made

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import hbuf
 from hbuf.arrow.reading import ALL_COLUMNS, ColumnReader
 from hbuf.arrow.wanted import EVERYTHING, Wanted
-from hbuf.format.keys import Kind, encode_public, new_key_file, public_key
 from hbuf.format.message import Draft, Message
 from hbuf.format.times import datetime_of
 from hbuf.ops.filter import EVERYTHING as ALL_MESSAGES
@@ -17,11 +16,11 @@ from hbuf.ops.filter import Filter
 from hbuf.ops.tail import messages
 from hbuf.store.data_keys import Identity
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.keyring import create_key, load_key
 from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
 
 Row = dict[str, object]
+NewKey = Callable[..., tuple[Path, str]]  # the fixture `new_key`
 Damage = dict[tuple[int, int], str]
 
 
@@ -60,17 +59,6 @@ DRAFTS: list[Draft] = [
     hbuf.draft(b"x-hbuf-tag: no tag\r\nx-hbuf-gone: nothing\r\n", headers=[("ce-id", "x-hbuf-id: 1")]),
     hbuf.draft(b"long " * 500, key="k" * 300, tags=[f"tag-{n}" for n in range(50)]),
 ]
-
-
-def make_identity(below: Path, name: str, kind: Kind = "encrypt") -> Path:
-    """A new key file. Its secret is always the same, and another for each name."""
-    path = below / "keys" / f"{name}.key"
-    create_key(path, new_key_file(kind, name.encode().ljust(32, b"\xfb")))
-    return path
-
-
-def public_text(identity: Path) -> str:
-    return encode_public(public_key(load_key(identity)))
 
 
 def by_columns(

@@ -16,7 +16,7 @@ from hbuf.ops.set import set_settings
 from hbuf.store.directory import LooseSegments
 from hbuf.store.signing import Signer
 
-from .read_buffers import DRAFTS, by_columns, check_equal, make_identity, public_text
+from .read_buffers import DRAFTS, NewKey, by_columns, check_equal
 
 
 def fill(path: Path, *, sign: Path | None = None, number: int = 0) -> None:
@@ -73,8 +73,8 @@ def test_a_field_that_ends_as_a_salt_line_does_is_kept(ram_path: Path, name: str
     assert [row["tags"] for row in rows] == [[]] * 2 + [[look]] * 2
 
 
-def test_signed(ram_path: Path) -> None:
-    key = make_identity(ram_path, "audit", "sign")
+def test_signed(ram_path: Path, new_key: NewKey) -> None:
+    key, _ = new_key("audit", "sign")
     create(str(ram_path / "orders"), {"segment_messages": "9"}, signer=Signer(key))
     fill(ram_path / "orders", sign=key)
     hbuf.Buffer(ram_path / "orders", sign=key).erase([3, 8, 20], reason="test")
@@ -94,10 +94,10 @@ def test_erased_with_and_without_fields_and_deletes_between(ram_path: Path) -> N
     assert len(rows) == 3 * len(DRAFTS) + 4  # what says that they are erased is no message
 
 
-def test_encrypted_with_the_identity_another_and_none(ram_path: Path) -> None:
-    alice, bob = make_identity(ram_path, "alice"), make_identity(ram_path, "bob")
+def test_encrypted_with_the_identity_another_and_none(ram_path: Path, new_key: NewKey) -> None:
+    (alice, public), (bob, _) = new_key("alice"), new_key("bob")
     path = ram_path / "orders"
-    hbuf.create(path, encrypt_to=[public_text(alice)]).close()
+    hbuf.create(path, encrypt_to=[public]).close()
     fill(path)  # each append brings a data key, in a PUT between the messages
     hbuf.open(path).erase([4, 30], reason="test")
     sealed = check_equal(path).rows
@@ -111,12 +111,12 @@ def test_encrypted_with_the_identity_another_and_none(ram_path: Path) -> None:
     assert len(refused.damage) == 3 * len(DRAFTS) - 2
 
 
-def test_encrypted_from_some_message_on(ram_path: Path) -> None:
-    alice = make_identity(ram_path, "alice")
+def test_encrypted_from_some_message_on(ram_path: Path, new_key: NewKey) -> None:
+    alice, public = new_key("alice")
     path = ram_path / "orders"
     hbuf.create(path).close()
     fill(path)
-    set_settings(str(path), {}, added=[public_text(alice)], timeout_seconds=20)
+    set_settings(str(path), {}, added=[public], timeout_seconds=20)
     fill(path, number=1000)
     check_equal(path)
     assert check_equal(path, identity=alice).seqs == list(range(1, 6 * len(DRAFTS) + 1))

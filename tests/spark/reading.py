@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hbuf.spark.batch import BatchReader, Part
 from hbuf.spark.options import CORRUPT, ReadOptions, parse_read_options
 
 Row = dict[str, object]
+NewKey = Callable[..., tuple[Path, str]]  # the fixture `new_key`
 Change = Callable[[bytes], bytes]
 
 
@@ -19,8 +21,6 @@ def options_of(*paths: Path | str, **options: str) -> ReadOptions:
     given = {named.get(name, name): value for name, value in options.items()}
     if len(paths) == 1:
         return parse_read_options({"path": str(paths[0]), **given})
-    import json
-
     return parse_read_options({"paths": json.dumps([str(path) for path in paths]), **given})
 
 
