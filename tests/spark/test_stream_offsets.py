@@ -1,5 +1,6 @@
 """Offsets of a stream, planned without Spark: who is where, who joins, and what is gone."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -64,8 +65,6 @@ def root(tmp_path: Path) -> Path:
 def nothing_stays_open() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
-    import gc
-
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
@@ -159,7 +158,8 @@ def test_a_stream_has_no_end(root: Path) -> None:
 
 
 def test_two_buffers_of_one_name_are_refused(root: Path) -> None:
-    make(root / "other" / "orders", 1) if (root / "other").mkdir() is None else None
+    (root / "other").mkdir()
+    make(root / "other" / "orders", 1)
     with pytest.raises(UsageError, match=r"hbuf: .* and .* are both called default/orders") as raised:
         Streaming(root / "orders", root / "other" / "orders").start()
     assert "read each in a stream of its own" in str(raised.value)
