@@ -114,7 +114,7 @@ def test_what_is_pushed_narrows_what_is_read(root: Path) -> None:
     assert pushed(root, EqualTo(("tenant",), "acme"))[0] == []
     assert pushed(root, orders, EqualTo(("seq",), 1000))[0] == []
     assert pushed(root, orders, EqualTo(("seq",), -3))[0] == []
-    planned, rows = pushed(root, orders, EqualTo(("key",), "k1"))
+    _, rows = pushed(root, orders, EqualTo(("key",), "k1"))
     assert rows == [("orders", seq) for seq in range(1, 51, 2)]
     assert pushed(root, orders, EqualTo(("key",), "k1"), key="k0")[1] == []
     assert pushed(root, orders, EqualTo(("key",), "k1"), key="k1", from_="40")[1] == [
