@@ -1,5 +1,6 @@
 """`spark.read.format("hbuf")`: schema, columns, options, errors, keys, time zones, pushdown."""
 
+import base64
 from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyspark.sql import functions as f
 
 import hbuf
 from hbuf.format.times import datetime_of
+from hbuf.store.keyring import load_key
 
 from .reading import NewKey, change
 
@@ -125,7 +127,7 @@ def test_errors_are_one_line_of_ours(spark: SparkSession, orders: Path, options:
 
 
 def test_paths_with_nothing_and_of_another_scheme(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(PySparkException, match="hbuf: .*nothing: there is no such buffer"):
+    with pytest.raises(PySparkException, match=r"hbuf: .*nothing: there is no such buffer"):
         load(spark, tmp_path / "nothing").collect()
     with pytest.raises(PySparkException, match="hbuf: s3a://b/orders: is a URL"):
         load(spark, "s3a://b/orders").collect()
@@ -143,7 +145,7 @@ def test_damage_in_each_mode(spark: SparkSession, tmp_path: Path) -> None:
     hbuf.create(path).append_many([b"%d" % n for n in range(10)])
     [segment] = path.glob("segments/*.http")
     change(segment, lambda content: content.replace(b"x-hbuf-seq: 4\r\n", b"x-hbuf-seq; 4\r\n"))
-    with pytest.raises(PySparkException, match="hbuf: .*: byte .*: message 4 is damaged"):
+    with pytest.raises(PySparkException, match=r"hbuf: .*: byte .*: message 4 is damaged"):
         load(spark, path).collect()
     assert seqs(load(spark, path, mode="DROPMALFORMED")) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     permissive = load(spark, path, mode="PERMISSIVE")
@@ -158,7 +160,8 @@ def test_encrypted_by_path_and_by_spark_file_and_no_secret_in_a_plan(
     spark: SparkSession, tmp_path: Path, new_key: NewKey, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (alice, public), (bob, _) = new_key("alice"), new_key("bob")
-    secret = next(line.split()[-1] for line in alice.read_text().splitlines() if "secret" in line.lower())
+    secret = base64.urlsafe_b64encode(load_key(alice).secret).decode().rstrip("=")
+    assert secret in alice.read_text()
     path = tmp_path / "orders"
     hbuf.create(path, encrypt_to=[public]).append_many([b"one", b"two"])
     assert [row.body for row in load(spark, path).collect()] == [None, None]
@@ -173,7 +176,7 @@ def test_encrypted_by_path_and_by_spark_file_and_no_secret_in_a_plan(
         load(spark, path, identity=str(bob)).collect()
     told = "".join(capfd.readouterr()) + str(raised.value)
     assert "hbuf" in told
-    assert secret.strip('",') not in told
+    assert secret not in told
 
 
 @pytest.fixture
@@ -197,19 +200,12 @@ def test_pushed_filters_narrow_what_is_read(spark: SparkSession, orders: Path) -
         return load(spark, orders, pushdown="true", splitBytes="2KiB").where(condition)
 
     assert pushed("seq > 35").rdd.getNumPartitions() < load(spark, orders, splitBytes="2KiB").rdd.getNumPartitions()
-    for condition in (
-        "seq > 35",
-        "seq in (1, 40)",
-        "key = 'k2' and seq <= 20",
-        "buffer = 'none'",
-        "key is null",
-        "erased",
-    ):
-        assert seqs(pushed(condition)) == seqs(load(spark, orders).where(condition)), condition
+    assert seqs(pushed("seq in (1, 40)")) == [1, 40]
+    assert seqs(pushed("key = 'k2' and seq <= 20")) == [2, 6, 10, 14, 18]
+    assert seqs(pushed("key is null and erased")) == [5]
     at = next(m for m in hbuf.open(orders).read() if m.seq == 21).time_us
-    for condition in (f"time >= timestamp_micros({at})", f"time < timestamp_micros({at})"):
-        assert seqs(pushed(condition)) == seqs(load(spark, orders).where(condition))
-        assert len(seqs(pushed(condition))) == 20
+    assert seqs(pushed(f"time >= timestamp_micros({at})")) == list(range(21, 41))
+    assert seqs(pushed(f"time < timestamp_micros({at})")) == list(range(1, 21))
 
 
 @pytest.mark.usefixtures("pushing")
