@@ -34,7 +34,7 @@ _TIME_FORM = np.frombuffer(b"0000-00-00T00:00:00.000000", np.uint8)
 _TIME_BYTES, _TIME_DIGITS = len(_TIME_FORM), np.equal(_TIME_FORM, ord("0"))
 _LENGTH = b"\r\ncontent-length: "
 _OWN = b"x-hbuf-"
-_DATA_KEY = re.compile(rb"^x-hbuf-data-key: ", re.MULTILINE)
+_DATA_KEY = re.compile(rb"\nx-hbuf-data-key: ")
 
 
 class Layout(NamedTuple):
@@ -115,8 +115,8 @@ def _digits(numbers: Ints) -> Ints:
 def _check_numbers(data: bytes, ends: Ints, numbers: Ints) -> None:
     """Checks that each number stands before its end, in plain decimal."""
     digits = _digits(numbers)
-    for width in np.unique(digits).tolist():
-        among = digits == width
+    for width in range(int(digits.min()), int(digits.max()) + 1):
+        among = np.flatnonzero(digits == width)
         texts = gathered(data, ends[among] - width, width).view(np.uint8).reshape(-1, width) - ord("0")
         expect(texts <= 9)
         expect(texts.astype(np.int64) @ 10 ** np.arange(width - 1, -1, -1) == numbers[among])
@@ -158,7 +158,7 @@ def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
     places, lines = joined(taken(data, starts[with_own], ends[with_own]))
     if b"\r\n\r\n" in lines:
         raise Differs  # a header section has ended: these are lines of a body
-    found = np.fromiter((match.start() for match in _DATA_KEY.finditer(lines)), np.int64)
+    found = np.fromiter((match.start() for match in _DATA_KEY.finditer(b"\n" + lines)), np.int64)
     encrypted[with_own[np.searchsorted(places, found, "right") - 1]] = True
     return encrypted
 
