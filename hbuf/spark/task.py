@@ -92,16 +92,17 @@ class _Task:
         What has no number is where the one behind the message before it would be: one range tells of it.
         """
         reader = self._reader
-        if not reader.damage:
-            return []
         view = reader.view(reader.segment_of(wanted.start))
         shown = reader.directory.segment_shown(view.first)
-        found = []
+        found: list[tuple[int | None, str]] = []
         for (first, at), reason in sorted(reader.damage.items()):
             seq = reader.damaged_seqs.get((first, at))
             place = view.number_at(at) if seq is None else seq
             if first == view.first and wanted.start <= place < wanted.end:
                 found.append((seq, f"{shown}: byte {at}: {reason}"))
+        missing = max(view.end_seq, wanted.start)
+        if missing < wanted.end and not found and not wanted.loose:  # loose segments need not follow each other
+            found.append((missing, f"{shown}: messages {missing} to {wanted.end - 1} should follow, and are not there"))
         return found
 
     def _corrupt_rows(self, wanted: Range) -> Iterator[pa.RecordBatch]:

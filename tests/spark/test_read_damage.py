@@ -96,6 +96,28 @@ def test_damage_without_a_number_is_not_told_of_by_later_ranges(orders: Path) ->
     assert error_of(orders, from_="16")
 
 
+def test_a_segment_that_is_lost_is_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    hbuf.create(path, segment_messages="10").append_many([b"x"] * 35)
+    for file in path.glob("segments/*11.*"):
+        file.unlink()
+    lost = set(range(11, 21))
+    assert set(seqs(path, mode="DROPMALFORMED")) == set(range(1, 36)) - lost
+    assert "messages 11 to 20 should follow, and are not there" in error_of(path)
+    assert [seq for seq, _ in corrupt(read(path, mode="PERMISSIVE", splitBytes="1KiB"))] == [11]
+    assert "messages 15 to 17 should follow" in error_of(path, from_="15", to="18")
+    assert seqs(path, from_="21") == list(range(21, 36))
+
+
+def test_segments_outside_a_buffer_may_have_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    hbuf.create(path, segment_messages="10").append_many([b"x"] * 35)
+    for file in path.glob("segments/*11.*"):
+        file.unlink()
+    (path / "segments").rename(tmp_path / "loose")
+    assert seqs(tmp_path / "loose") == [*range(1, 11), *range(21, 36)]
+
+
 def test_only_the_column_of_what_is_corrupt(orders: Path) -> None:
     damage_two(orders)
     rows = read(orders, mode="PERMISSIVE", columns="_corrupt_record")
