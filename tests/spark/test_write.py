@@ -79,6 +79,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(spark: SparkSess
     orders = tmp_path / "orders"
     refused = {
         "there is no place for columns id, n": spark.range(3).selectExpr("id", "id as n", "'a' as body"),
+        "there is no place for column time": spark.range(3).selectExpr("current_timestamp() as time", "'a' as body"),
         "there is no column body": spark.range(3).selectExpr("'a' as key"),
         "column key is int64, and must be string": spark.range(3).selectExpr("id as key", "'a' as body"),
     }
@@ -95,6 +96,10 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(spark: SparkSess
         ({"create": "false"}, "orders: there is no such buffer"),
         ({"create": "maybe"}, "orders: option create: 'maybe' is not true or false"),
         ({"timeout": "soon"}, "orders: 'soon' is not a length of time (write it like 100ms, 30s, 10m, 2h or 3d)"),
+        (
+            {"produser": "p"},
+            "orders: there is no option 'produser' (there are batch, create, path, producer, sign, staging, timeout)",
+        ),
         ({"producer": "p"}, "orders: the options producer and batch come together"),
         ({"producer": "p", "batch": "-1"}, "orders: option batch: '-1' is not a number from 0 to 953674316405"),
     ],
