@@ -2,16 +2,19 @@
 
 import base64
 import hashlib
+import importlib
 import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+CONTRIB = Path(__file__).parents[1] / "contrib"
 OpenNote = Callable[[bytes, str, bytes], list[str]]
 
 
@@ -95,3 +98,10 @@ def slip_in() -> SlipIn:
         index.write_bytes(listed)
 
     return slip
+
+
+@pytest.fixture
+def soak(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a module of contrib/soak."""
+    monkeypatch.syspath_prepend(str(CONTRIB))
+    return lambda name: importlib.import_module(f"soak.{name}")

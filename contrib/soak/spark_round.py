@@ -79,8 +79,7 @@ class SparkRound:
         numbers = random.Random(self.plan.seed)
         for kill in self.plan.kills:
             driver = self._running()
-            due = self._batches() + kill.batches
-            self._wait_for(lambda due=due: self._batches() >= due, driver)  # type: ignore[misc]
+            self._wait_for_batches(kill.batches, driver)
             time.sleep(kill.seconds)
             self._kill(kill.victim, driver, numbers)
             if kill.victim != "worker":
@@ -119,6 +118,10 @@ class SparkRound:
 
         self._wait_for(killed, driver)
         self._count(f"{victim} kills")
+
+    def _wait_for_batches(self, count: int, driver: subprocess.Popen[bytes]) -> None:
+        due = self._batches() + count
+        self._wait_for(lambda: self._batches() >= due, driver)
 
     def _wait_for(self, condition: Callable[[], bool], driver: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _END_SECONDS
