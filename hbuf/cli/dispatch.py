@@ -16,17 +16,22 @@ VERBS = {
     "create": "make a buffer",
     "demo": "a tour of the main job, in a temporary directory",
     "erase": "erase messages for good, with the chain intact",
+    "export": "write buffers as Parquet or JSON lines",
     "grep": "search messages",
+    "import": "store messages from Parquet or JSON lines",
     "key": "make keys, and hand public keys out and in",
     "head": "print the newest head of a signed buffer",
     "ls": "list buffers",
     "pause": "hold a buffer still for a backup",
+    "pipeline": "run stages from buffers to buffers, on Spark",
     "reindex": "make indexes and tags files anew",
     "retire": "remove the oldest segments, as the settings say",
     "set": "show and change settings",
     "tail": "show messages, and follow",
     "verify": "prove that nothing was changed",
 }
+
+_MODULES = {"import": "import_messages"}  # a module cannot have the name of a keyword
 
 
 def main() -> NoReturn:
@@ -41,7 +46,7 @@ def main() -> NoReturn:
         sys.exit(finish("hbuf", 0, f"hbuf {VERSION}\n"))
     if verb in VERBS:
         sys.argv = [f"hbuf-{verb}", *rest]
-        importlib.import_module(f"hbuf.cli.{verb}").main()
+        importlib.import_module(f"hbuf.cli.{_MODULES.get(verb, verb)}").main()
         sys.exit(0)
     try:
         os.execvp(f"hbuf-{verb}", [f"hbuf-{verb}", *rest])

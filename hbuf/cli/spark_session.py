@@ -23,3 +23,9 @@ def session(name: str, settings: Mapping[str, str] | None = None) -> SparkSessio
 
 def spark_is_installed() -> bool:
     return all(find_spec(package) for package in ("numpy", "pyarrow", "pyspark"))
+
+
+def need_pyarrow() -> None:
+    """For what works without Spark, but not without Arrow."""
+    if not all(find_spec(package) for package in ("numpy", "pyarrow")):
+        raise Unavailable("needs pyarrow", hint="pip install 'hbuf[spark]'")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
 
 from hbuf.cli.key_options import public_of
 from hbuf.cli.program import Buffers, Version, each_buffer, program, run
+from hbuf.cli.progress import progress
 from hbuf.cli.streams import counted, printable
 from hbuf.errors import Damaged
 from hbuf.format.times import encode_time
@@ -47,8 +46,8 @@ def verify_command(
     public = public_of(signer, "sign") if signer is not None else None
 
     def verify_one(buffer: str) -> int:
-        with _progress(quiet) as progress:
-            report = verify(buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=progress)
+        with progress(quiet, "bytes") as shown:
+            report = verify(buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=shown)
         if as_json:
             sys.stdout.write(_json(report) + "\n")
         elif not quiet:
@@ -143,21 +142,6 @@ def _place(fault: PlacedFault) -> dict[str, str | int | None]:
         "reason": fault.reason,
         "verdict": fault.verdict,
     }
-
-
-@contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar with MB/s and time left, on a terminal only."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verify", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 app = program(NAME, verify_command, "Example: hbuf-verify ./orders --head 42:14e42292c5a3...")

@@ -42,6 +42,10 @@ def encode_json(message: Message) -> bytes:
 
 def parse_json(line: bytes) -> Draft | None:
     """The message to store again, or None for one that was erased. Number, time and id are given anew."""
+    return draft_of(parse_object(line))
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
     try:
         values = json.loads(line)
     except ValueError as error:
@@ -50,6 +54,11 @@ def parse_json(line: bytes) -> Draft | None:
         raise BadInput("the JSON is nested too deep") from None
     if not isinstance(values, dict):
         raise BadInput("not a JSON object")
+    return values
+
+
+def draft_of(values: dict[str, Any]) -> Draft | None:
+    """The message that a line tells of, or None for one that was erased."""
     if values.get("erased") is True:
         return None
     if values.get("encrypted") is True:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import threading
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from hbuf.format.message import Message, message_of
 from hbuf.format.places import END, Place
 from hbuf.ops.filter import EVERYTHING, Filter
+from hbuf.ops.watching import Watch
 from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
@@ -56,61 +56,32 @@ class Follower:
 
     def __init__(self, reader: Reader, *, poll: bool = False) -> None:
         self._reader = reader
-        self._poll = poll
-        self._woken = threading.Event()
-        self._observer: object | None = None
+        self._watch: Watch | None = None
         if not poll:
-            try:
-                self._watch()
-            except OSError:
-                self._poll = True  # the system has no watch left to give
-
-    def _watch(self) -> None:
-        from watchdog.events import (
-            FileCreatedEvent,
-            FileModifiedEvent,
-            FileMovedEvent,
-            FileSystemEvent,
-            FileSystemEventHandler,
-        )
-        from watchdog.observers import Observer
-
-        # It logs what is no news, such as an event that came while it was being stopped.
-        logging.getLogger("watchdog").addHandler(logging.NullHandler())
-        woken = self._woken
-
-        class Wake(FileSystemEventHandler):
-            def on_any_event(self, event: FileSystemEvent) -> None:
-                woken.set()
-
-        observer = Observer()
-        observer.daemon = True
-        # Not opening and closing: our own reading would wake us.
-        wanted: list[type[FileSystemEvent]] = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent]
-        observer.schedule(Wake(), str(self._reader.directory.segments), event_filter=wanted)
-        observer.start()
-        self._observer = observer
+            # Where the system has no watch left to give, it looks now and then.
+            with contextlib.suppress(OSError):
+                self._watch = Watch([reader.directory.segments])
 
     def wait(self, end: int, timeout_seconds: float | None = None) -> int:
         """Returns when there are messages from `end` on, or the time is up: one more than the last number."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
-            self._woken.clear()
+            if self._watch is not None:
+                self._watch.clear()
             self._reader.refresh()
             if self._reader.end_seq > end:
                 return self._reader.end_seq
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return end
-            if self._poll:
+            if self._watch is None:
                 time.sleep(_POLL_SECONDS if left is None else min(_POLL_SECONDS, left))
             else:
-                self._woken.wait(left)
+                self._watch.wait(left)
 
     def close(self) -> None:
-        stop: Callable[[], None] | None = getattr(self._observer, "stop", None)
-        if stop:
-            stop()
+        if self._watch is not None:
+            self._watch.close()
 
 
 def follow(

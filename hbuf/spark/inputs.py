@@ -59,7 +59,7 @@ def local_path(path: str) -> str:
 
 
 def _find(path: str) -> Iterator[Input]:
-    alternatives = list(_without_braces(path))
+    alternatives = list(without_braces(path))
     if len(alternatives) == 1 and not glob.has_magic(path):
         yield from _at(path, named=True)
         return
@@ -68,14 +68,14 @@ def _find(path: str) -> Iterator[Input]:
             yield from _at(match, named=False)
 
 
-def _without_braces(path: str) -> Iterator[str]:
+def without_braces(path: str) -> Iterator[str]:
     """`{a,b}` stands for either, as in the globs of a shell and of Hadoop."""
     found = _BRACES.search(path)
     if not found:
         yield path
         return
     for choice in found[1].split(","):
-        yield from _without_braces(path[: found.start()] + choice + path[found.end() :])
+        yield from without_braces(path[: found.start()] + choice + path[found.end() :])
 
 
 def _at(path: str, *, named: bool) -> Iterator[Input]:

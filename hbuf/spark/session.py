@@ -41,7 +41,7 @@ _CONFIGURED_BY = ("MASTER", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME
 
 
 def local_session(name: str, settings: Mapping[str, str] | None = None, *, master: str | None = None) -> SparkSession:
-    """The session that there is, or a new one in UTC that writes nothing to the terminal but errors.
+    """The session that there is, or a new one in UTC that writes nothing to the terminal.
 
     Without `master`, it is the one that the user has configured, or `local[*]`.
     """
@@ -50,7 +50,7 @@ def local_session(name: str, settings: Mapping[str, str] | None = None, *, maste
     wanted = {"spark.app.name": name, "spark.ui.showConsoleProgress": "false", **(settings or {})}
     if master is not None:
         wanted["spark.master"] = master
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    _silence_py4j()
     with _environment(_for_spark(os.environ, master)), _interrupts_wait():
         _start_java(wanted)
         conf = SparkConf().setAll(list(wanted.items()))  # over what spark-submit and spark-defaults.conf say
@@ -118,6 +118,12 @@ def _interrupts_wait() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
+def _silence_py4j() -> None:
+    """What it cannot send it logs with its stack, and then raises: a ^C, too. Some of it goes to the root logger."""
+    if logging.getLogger("py4j").level == logging.NOTSET:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """What py4j cannot send it logs at the root logger, with its stack, and then raises: a ^C, too."""
     return record.module != "java_gateway"

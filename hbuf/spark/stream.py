@@ -7,6 +7,7 @@ as Spark does with the first offset, it answers twice the same.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -49,8 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @telling()
     def initialOffset(self) -> Offsets:  # noqa: N802  # Spark's name, as those below
         if self._first is None:
-            place = place_at(self._options.start)
-            self._first = {name: reader.resolve(place) for name, (_, reader) in self._look().items()}
+            self._first = self._starts(self._look())
         return self._first
 
     @telling()
@@ -100,6 +100,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield from read_ranges(partition.ranges, self._columns, self._options)
 
     # Buffers
+
+    def _starts(self, buffers: Mapping[str, tuple[Input, Reader]]) -> Offsets:
+        """Where reading begins: at a place of each buffer, or at the numbers that are given as in an offset."""
+        if not self._options.start.startswith("{"):
+            place = place_at(self._options.start)
+            return {name: reader.resolve(place) for name, (_, reader) in buffers.items()}
+        numbers = parse_offsets(self._options.start)
+        return {name: numbers.get(name, reader.first_seq) for name, (_, reader) in buffers.items()}
 
     def _look(self) -> Mapping[str, tuple[Input, Reader]]:
         """The buffers that there are now, each with what it has now."""
@@ -151,6 +159,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, line: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLoss(line, hint="failOnDataLoss=false goes on with what there is")
+
+
+def parse_offsets(text: str) -> Offsets:
+    """`from` as `{"tenant/buffer": 42}` instead of a place. Buffers that it does not name begin at their first."""
+    try:
+        numbers = json.loads(text)
+    except ValueError:
+        raise UsageError(f"from: '{text}' is not JSON") from None
+    if not all(type(number) is int and number > 0 for number in numbers.values()):
+        raise UsageError(f"from: '{text}' is not an object of numbers from 1 on")
+    return dict(numbers)
 
 
 def shared_fairly(starts: Mapping[str, int], ends: Mapping[str, int], most: int) -> Offsets:

@@ -26,6 +26,9 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.signing import Signer
 from hbuf.store.writer import Writer
 
+_KNOWN = {"path", "create", "sign", "staging", "timeout", "producer", "batch"}
+_OF_SPARK = {"checkpointlocation", "queryname"}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -63,6 +66,9 @@ def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
     try:
         if not path:
             raise UsageError("no buffer is named", hint="save(PATH) or start(PATH) names its directory")
+        unknown = sorted(name for name in options if name.lower() not in _KNOWN | _OF_SPARK)
+        if unknown:
+            raise UsageError(f"there is no option '{unknown[0]}'", hint=f"there are {', '.join(sorted(_KNOWN))}")
         if overwrite:
             raise UsageError("is only appended to", hint="use mode('append'), or outputMode('append')")
         check_columns(to_arrow_schema(schema))

@@ -48,7 +48,7 @@ def create_buffer(
             raise CannotCreate(f"{directory.shown}: is inside the buffer {around}")
         if not directory.is_vacant():
             raise CannotCreate(f"{directory.shown}: exists and is not a buffer")
-        _make_directories(directory.path)
+        make_directories(directory.path)
         lock = Lock(directory)
         lock.acquire(deadline=time.monotonic() + _WAIT_SECONDS)
         try:
@@ -88,7 +88,7 @@ def _exists_already(directory: BufferDirectory, may_exist: bool) -> bool:
     raise CannotCreate(f"{directory.shown}: exists already")
 
 
-def _make_directories(path: Path) -> None:
+def make_directories(path: Path) -> None:
     """`path` and what is missing above it, each name on disk."""
     missing = []
     while not path.exists():

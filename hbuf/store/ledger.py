@@ -39,6 +39,11 @@ class Ledger:
                 known.last[producer[0]] = (producer[1], seq)
         known.as_of, known.as_of_id = first + len(part.bodies) - 1, last_id
 
+    def known_until(self, seq: int) -> Producers:
+        """What the log says up to message `seq`, or further where more is known already."""
+        known = self._known
+        return known if known is not None and known.as_of >= seq else producers_until(self._directory, seq)
+
     def save_sometimes(self) -> None:
         if self._known is not None and self._known.as_of - self._saved >= _SAVE_EVERY:
             self.save(self._known)

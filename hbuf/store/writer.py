@@ -28,7 +28,7 @@ from hbuf.store.ledger import Ledger
 from hbuf.store.markers import write_marker
 from hbuf.store.outgoing import Appended, Outgoing, fresh_places
 from hbuf.store.recover import Stranded, open_tail
-from hbuf.store.seal import build_tags, producers_until
+from hbuf.store.seal import build_tags
 from hbuf.store.segment_file import PlainSegment
 from hbuf.store.settings_file import settings_file_fault
 from hbuf.store.signed_writing import Signing
@@ -380,7 +380,7 @@ class Writer:
             with contextlib.suppress(OSError, HbufError):
                 header = read_index_header(self.directory.index(first))
                 content = build_tags(self.directory, first)
-                producers = producers_until(self.directory, first - 1)
+                producers = self._ledger.known_until(first - 1)
                 self._gate.enter(0)
                 try:
                     if read_index_header(self.directory.index(first)) != header:

@@ -18,21 +18,23 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
-TAKE_A_BUFFER = [name for name in PROGRAMS if name != "hbuf-key"]
+TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline")]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"], "hbuf-erase": ["--key", "user-17", "--reason", "asked for"]}
+AFTER = {"hbuf-export": ["exported", "--to", "jsonl"], "hbuf-import": [os.devnull]}
 TAKES_TIMEOUT = [
     "hbuf-append",
     "hbuf-close",
     "hbuf-compress",
     "hbuf-erase",
+    "hbuf-import",
     "hbuf-pause",
     "hbuf-reindex",
     "hbuf-retire",
     "hbuf-set",
 ]
 # These make what is missing, the others need it.
-MAKERS = ["hbuf-append", "hbuf-create"]
+MAKERS = ["hbuf-append", "hbuf-create", "hbuf-import"]
 READERS = [name for name in TAKE_A_BUFFER if name not in MAKERS]
 SAYS_SOMETHING = [
     ["hbuf-tail", "orders"],
@@ -72,6 +74,9 @@ SAYS_NOTHING = [
     ["hbuf-pause", "orders", "--", "true"],
     ["hbuf-compress", "orders"],
     ["hbuf-erase", "orders", "1", "--reason", "asked"],
+    ["hbuf-export", "orders", "exported", "--to", "jsonl"],
+    ["hbuf-export", "orders", "exported", "--to", "parquet", "--by", "buffer"],
+    ["hbuf-import", "orders", os.devnull],
     ["hbuf-reindex", "orders"],
     ["hbuf-retire", "orders"],
     ["hbuf-verify", "--quiet", "orders"],
@@ -97,7 +102,7 @@ def supplies(run: Run, orders: Path) -> None:
 
 
 def command_on(program: str, path: str) -> list[str]:
-    return [program, *BEFORE.get(program, []), path]
+    return [program, *BEFORE.get(program, []), path, *AFTER.get(program, [])]
 
 
 def test_the_programs_are_those_that_are_tested_here() -> None:
@@ -190,7 +195,7 @@ def test_buffer_without_permission_is_77_with_one_line(run: Run, orders: Path, p
 
 @pytest.mark.parametrize("program", TAKES_TIMEOUT)
 def test_time_that_is_none_is_2(run: Run, orders: Path, program: str) -> None:
-    arguments = {"hbuf-set": ["segment_messages=9"], "hbuf-erase": ["1", "--reason", "asked"]}.get(program, [])
+    arguments = {**AFTER, "hbuf-set": ["segment_messages=9"], "hbuf-erase": ["1", "--reason", "asked"]}.get(program, [])
     done = run(program, "orders", *arguments, "--timeout", "soon")
     assert (done.code, done.out) == (2, b"")
     assert done.err.startswith(f"{program}: ")

@@ -37,7 +37,7 @@ class DyingSource(HbufSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> HbufStreamWriter:  # noqa: N802
         if "armed" in self.options:
-            _arm(self.options["dying"], Path(self.options["armed"]))
+            _arm(self.options.pop("dying"), Path(self.options.pop("armed")))  # the sink does not know them
         return super().streamWriter(schema, overwrite)
 
 

@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from hbuf import library
+from hbuf.ops import key
 
 
 def bodies(buffer: Path) -> list[bytes]:
@@ -94,6 +95,10 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(spark: SparkSess
         ({"create": "false"}, "orders: there is no such buffer"),
         ({"create": "maybe"}, "orders: option create: 'maybe' is not true or false"),
         ({"timeout": "soon"}, "orders: 'soon' is not a length of time (write it like 100ms, 30s, 10m, 2h or 3d)"),
+        (
+            {"produser": "p"},
+            "orders: there is no option 'produser' (there are batch, create, path, producer, sign, staging, timeout)",
+        ),
         ({"producer": "p"}, "orders: the options producer and batch come together"),
         ({"producer": "p", "batch": "-1"}, "orders: option batch: '-1' is not a number from 0 to 953674316405"),
     ],
@@ -127,3 +132,33 @@ def test_a_row_that_cannot_be_a_message_is_named_and_nothing_is_stored(spark: Sp
     assert one_line(caught.value) == f"{tmp_path}/orders: partition 1: row 3: the body is null"
     assert bodies(tmp_path / "orders") == []
     assert os.listdir(tmp_path / "orders/staging") == []
+
+
+def test_a_signed_buffer_is_signed_with_the_key_of_the_option(spark: SparkSession, tmp_path: Path) -> None:
+    key.new("signer", "sign", tmp_path / "keys")
+    secret = tmp_path / "keys/signer.key"
+    write(rows(spark, 5), tmp_path / "orders", sign=secret)
+    write(rows(spark, 5), tmp_path / "orders", sign=secret)
+    with pytest.raises(AnalysisException) as caught:
+        write(rows(spark, 5), tmp_path / "orders")
+    assert one_line(caught.value).startswith(f"{tmp_path}/orders: is signed, and takes nothing without its key")
+    assert os.listdir(tmp_path / "orders/staging") == []
+    report = library.open(tmp_path / "orders").verify()
+    assert report.ok
+    assert report.signatures > 1
+    assert len(bodies(tmp_path / "orders")) == 10
+
+
+def test_an_encrypted_buffer_wants_a_staging_directory_that_is_not_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    key.new("reader", "encrypt", tmp_path / "keys")
+    public = key.export("reader", tmp_path / "keys").strip()
+    library.create(tmp_path / "orders", encrypt_to=[public]).close()
+    with pytest.raises(AnalysisException) as caught:
+        write(rows(spark, 5), tmp_path / "orders")
+    assert one_line(caught.value).startswith(f"{tmp_path}/orders: is encrypted, and rows are staged as they are")
+    write(rows(spark, 5), tmp_path / "orders", staging=tmp_path / "staging")
+    assert not (tmp_path / "orders/staging").exists()
+    assert os.listdir(tmp_path / "staging") == []
+    found = library.open(tmp_path / "orders", identities=[tmp_path / "keys/reader.key"]).read()
+    assert [message.body for message in found] == [b"%d" % i for i in range(5)]
+    assert bodies(tmp_path / "orders") != [b"%d" % i for i in range(5)]

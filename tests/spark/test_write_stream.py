@@ -7,51 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql import SparkSession
 
 from hbuf import library
-from hbuf.ops.pause import pause, resume
+from hbuf.ops.pause import pause
 
 from . import dying_sink
 from .dying_sink import STEPS, DyingSource
-
-LINES = 50
-CHUNK_MESSAGES = 20  # a batch has three chunks, the last of 10
-
-
-def put_files(folder: Path, start: int, end: int) -> None:
-    """Text files that say which line of which file they have, to be read in their order."""
-    folder.mkdir(exist_ok=True)
-    for number in range(start, end):
-        path = folder / f"{number:04d}.txt"
-        path.write_text("".join(f"{number} {line}\n" for line in range(LINES)))
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-
-
-def lines_of(start: int, end: int) -> list[str]:
-    return [f"{number} {line}" for number in range(start, end) for line in range(LINES)]
-
-
-def make_small_chunks(buffer: Path) -> None:
-    library.create(buffer, segment_messages=str(CHUNK_MESSAGES)).close()
-
-
-def stream(spark: SparkSession, folder: Path, body: str = "value as body") -> DataFrame:
-    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in")).selectExpr(body)
-
-
-def writing(frame: DataFrame, folder: Path, source: str = "hbuf") -> DataStreamWriter:
-    checkpoint = str(folder / "checkpoint")
-    return frame.writeStream.format(source).option("checkpointLocation", checkpoint).trigger(availableNow=True)
-
-
-def finish(frame: DataFrame, folder: Path) -> None:
-    assert writing(frame, folder).start(str(folder / "out")).awaitTermination(60)
-
-
-def bodies(buffer: Path) -> list[str]:
-    return [message.body.decode() for message in library.open(buffer).read()]
+from .numbered_lines import bodies, finish, lines_of, make_small_chunks, put_files, stream, writing
 
 
 def test_a_stream_is_stored_by_batch_and_row_and_names_its_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,13 +64,14 @@ def test_a_paused_buffer_stops_the_query_and_a_restart_goes_on(spark: SparkSessi
     put_files(tmp_path / "in", 0, 1)
     make_small_chunks(tmp_path / "out")
     frame = stream(spark, tmp_path)
-    pause(str(tmp_path / "out"), reason="backup", timeout_seconds=1)
+    hold = pause(str(tmp_path / "out"), reason="backup", timeout_seconds=1)
+    assert hold is not None
     query = writing(frame, tmp_path).option("timeout", "0s").start(str(tmp_path / "out"))
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(60)
     assert f"hbuf: {tmp_path}/out: is paused" in str(caught.value)
     assert bodies(tmp_path / "out") == []
-    resume(str(tmp_path / "out"), timeout_seconds=1)
+    assert hold.release()
     finish(frame, tmp_path)
     assert bodies(tmp_path / "out") == lines_of(0, 1)
 
@@ -131,3 +95,26 @@ def test_complete_mode_and_a_producer_are_refused(spark: SparkSession, tmp_path:
             query.start(str(tmp_path / "out")).awaitTermination(60)
         assert f"hbuf: {tmp_path}/out: " in str(caught.value)
         assert said in str(caught.value)
+
+
+def test_two_queries_and_another_writer_at_once_each_keep_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    make_small_chunks(tmp_path / "out")
+    queries = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        put_files(tmp_path / name / "in", 0, 3)
+        frame = stream(spark, tmp_path / name, f"concat('{name} ', value) as body")
+        queries.append(writing(frame, tmp_path / name).start(str(tmp_path / "out")))
+    sent = 0
+    with library.open(tmp_path / "out") as other:
+        while any(query.isActive for query in queries):
+            other.append(b"other %d" % sent)
+            sent += 1
+    for query in queries:
+        assert query.awaitTermination(60)
+    found = bodies(tmp_path / "out")
+    for name in ("one", "two"):
+        own = [body.partition(" ")[2] for body in found if body.startswith(name)]
+        assert own == lines_of(0, 3)
+    assert [body for body in found if body.startswith("other")] == [f"other {number}" for number in range(sent)]
+    assert library.open(tmp_path / "out").verify().ok

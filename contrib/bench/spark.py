@@ -1,0 +1,159 @@
+"""contrib/bench/run spark: buffers as DataFrames, beside text of the same bodies and Parquet of the same columns.
+
+read    every row and column, to nowhere: warm, with the files in memory, and cold, after they were dropped from it
+write   a DataFrame of bodies into a buffer, beside Parquet, each from the same text
+stream  a buffer into another by a stream that ends, exactly once, beside a Parquet sink, which is so too
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import table
+from bench.material import Material
+from bench.measure import Ran, Samples, in_turns, run_process
+from bench.programs import hbuf_program
+from bench.table import Row, rate_row
+
+HBUF, BODIES, TEXT, PARQUET = "hbuf", "hbuf, bodies alone", "spark.read.text", "Parquet"
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="hbuf-bench-", dir=options.dir) as name:
+        directory = Path(name)
+        material = Material(directory, options.messages, options.messages, options.repeat, options.seed)
+        about = table.machine(directory)
+        session = _session(directory)
+        about["pyspark"] = session.version
+        rows: list[Row] = []
+        for size in (100, 1000):
+            print(f"bench: {size} bytes", file=sys.stderr)
+            rows += _Bench(session, material, max(options.messages * 100 // size, 1), size).rows()
+        session.stop()
+    sys.stdout.write(table.as_json(about, rows) + "\n" if options.json else table.as_text(about, rows))
+
+
+def _session(directory: Path) -> Any:
+    from hbuf.spark.session import local_session
+
+    return local_session(
+        "hbuf bench", {"spark.sql.warehouse.dir": str(directory / "warehouse"), "spark.driver.memory": "2g"}
+    )
+
+
+@dataclass(slots=True)
+class _Bench:
+    session: Any
+    material: Material
+    count: int
+    size: int
+
+    def rows(self) -> list[Row]:
+        group = f"{self.count:,} messages of {self.size} bytes"
+        reads = self._reads()
+        warm = in_turns({name: _timed(read) for name, (read, _) in reads.items()}, self.material.repeats)
+        cold = in_turns({name: _timed(read, dropping=path) for name, (read, path) in reads.items()}, self._repeats)
+        rows = _read_rows(group, "read", warm, self.count) + _read_rows(group, "read cold", cold, self.count)
+        for what, works in (("write", self._writes()), ("stream", self._streams())):
+            found = in_turns({name: _timed(work) for name, work in works.items()}, self._repeats)
+            rows.append(rate_row(group, f"{what}, hbuf", found[HBUF], PARQUET, found[PARQUET], self.count, "rows/s"))
+        return rows
+
+    @property
+    def _repeats(self) -> int:
+        return max(self.material.repeats // 2, 1)
+
+    @property
+    def _lines(self) -> Path:
+        return self.material.lines(self.count, self.size)
+
+    def _reads(self) -> dict[str, tuple[Callable[[], None], Path]]:
+        buffer, parquet = self.material.directory / f"buffer-{self.size}", self.material.directory / f"pq-{self.size}"
+        run_process(hbuf_program("hbuf-append", buffer), stdin=self._lines)
+        read = self.session.read
+        read.format("hbuf").load(str(buffer)).write.parquet(str(parquet))
+        # Each is made anew: a DataFrame of a Python source is planned once only.
+        return {
+            HBUF: (lambda: _to_nowhere(read.format("hbuf").load(str(buffer))), buffer),
+            BODIES: (lambda: _to_nowhere(read.schema("body binary").format("hbuf").load(str(buffer))), buffer),
+            TEXT: (lambda: _to_nowhere(self.session.read.text(str(self._lines))), self._lines),
+            PARQUET: (lambda: _to_nowhere(self.session.read.parquet(str(parquet))), parquet),
+        }
+
+    def _writes(self) -> dict[str, Callable[[], None]]:
+        bodies = self.session.read.text(str(self._lines)).selectExpr("value AS body")
+
+        def to_hbuf() -> None:
+            bodies.write.format("hbuf").mode("append").save(str(self.material.fresh("written")))
+
+        return {HBUF: to_hbuf, PARQUET: lambda: bodies.write.parquet(str(self.material.fresh("written-parquet")))}
+
+    def _streams(self) -> dict[str, Callable[[], None]]:
+        buffer = self.material.directory / f"buffer-{self.size}"
+
+        def stream(sink: str, name: str) -> None:
+            path, checkpoint = self.material.fresh(name), self.material.fresh(f"{name}-checkpoint")
+            source = self.session.readStream.schema("body binary").format("hbuf").load(str(buffer))
+            writing = source.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
+            writing.trigger(availableNow=True).start(str(path)).awaitTermination()
+
+        return {HBUF: lambda: stream("hbuf", "streamed"), PARQUET: lambda: stream("parquet", "streamed-parquet")}
+
+
+def _read_rows(group: str, what: str, found: dict[str, Samples], count: int) -> list[Row]:
+    rows = [
+        rate_row(group, f"{what}, {name}", found[name], beside, found[beside], count, "rows/s")
+        for name in (HBUF, BODIES)
+        for beside in (TEXT, PARQUET)
+    ]
+    return [*rows, rate_row(group, f"{what}, {PARQUET}", found[PARQUET], TEXT, found[TEXT], count, "rows/s")]
+
+
+def _to_nowhere(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _timed(work: Callable[[], None], *, dropping: Path | None = None) -> Callable[[], Ran]:
+    def timed() -> Ran:
+        if dropping is not None:
+            _drop_from_memory(dropping)
+        start = time.perf_counter()
+        work()
+        return Ran(time.perf_counter() - start)
+
+    return timed
+
+
+def _drop_from_memory(path: Path) -> None:
+    """Asks the system to forget the pages of all files there: what is read next comes from the disk."""
+    for file in [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]:
+        fd = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="contrib/bench/run spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--messages", type=int, default=1_600_000, metavar="N", help="of 100 bytes each (1600000)")
+    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each, after one to warm up (5)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lines' bytes (1)")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work; what is made there is removed")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    if options.messages < 1 or options.repeat < 1:
+        parser.error("--messages and --repeat are at least 1")
+    return options
