@@ -34,6 +34,7 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "512m",
+            "spark.executorEnv.JAVA_HOME": self.environment["JAVA_HOME"],  # a worker itself knows only the real one
             "spark.ui.enabled": "false",
         }
         conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
@@ -52,7 +53,7 @@ def standalone_cluster(folder: Path, kill_session: Any, environment: dict[str, s
         started.append(_start([*command, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *words], own, log))
         return log
 
-    # Workers start executors with the Java that they were started with: it is there as long as they are.
+    # Executors are started with this Java, too: it is there as long as the workers are.
     with java_home(os.environ) as home:
         own = environment | {
             "JAVA_HOME": str(home),
