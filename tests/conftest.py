@@ -2,13 +2,14 @@
 
 import base64
 import hashlib
+import importlib
 import os
 import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -28,6 +29,7 @@ def ram_path(tmp_path: Path) -> Iterator[Path]:
         yield Path(path)
 
 
+CONTRIB = Path(__file__).parents[1] / "contrib"
 OpenNote = Callable[[bytes, str, bytes], list[str]]
 
 
@@ -132,3 +134,10 @@ def new_key(tmp_path: Path) -> NewKey:
         return path, encode_public(public_key(load_key(path)))
 
     return made
+
+
+@pytest.fixture
+def soak(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a module of contrib/soak."""
+    monkeypatch.syspath_prepend(str(CONTRIB))
+    return lambda name: importlib.import_module(f"soak.{name}")
