@@ -4,11 +4,15 @@ Each round has a seed of its own, and `--seed SEED --rounds 1` runs that round a
 that send again, the library, atomic units, clocks that jump) and readers work on one buffer, which may be signed and
 encrypted, while they are killed, files are torn, and the buffer is paused, backed up, restored and compressed. Then the
 buffer must verify, and must hold every acknowledged message once, in order.
+
+With --spark, a stream reads buffers that are appended to, and writes to another, while its driver, its Java process and
+its Python workers are killed. Then the output must have each message once, in the stated order.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import secrets
 import shutil
@@ -19,9 +23,14 @@ from pathlib import Path
 
 from hbuf.errors import UsageError
 from hbuf.format.times import parse_duration_seconds
-from soak.plan import Plan, draw_plan
+from soak.plan import draw_plan
 from soak.processes import Place
 from soak.round import Round
+from soak.spark_plan import draw_spark_plan
+from soak.spark_round import SparkRound
+
+_SECONDS = 60
+_SPARK_ROUNDS = 20
 
 
 def main() -> int:
@@ -30,34 +39,49 @@ def main() -> int:
     seed, number = options.seed, 0
     end = time.monotonic() + options.duration
     while (options.rounds is None or number < options.rounds) and (number == 0 or time.monotonic() < end):
-        if not run_round(draw_plan(seed), number, options.dir):
-            print(f"soak: FAILED; again: contrib/soak/run --seed {seed} --rounds 1")
+        if not (run_spark_round if options.spark else run_round)(seed, number, options.dir):
+            print(f"soak: FAILED; again: contrib/soak/run {'--spark ' * options.spark}--seed {seed} --rounds 1")
             return 1
         seed, number = seeds.getrandbits(32), number + 1
     print(f"soak: {number} rounds from seed {options.seed}: ok")
     return 0
 
 
-def run_round(plan: Plan, number: int, directory: Path | None) -> bool:
+def run_round(seed: int, number: int, directory: Path | None) -> bool:
+    plan = draw_plan(seed)
+    place = Place(_make_root(directory), plan.signed, plan.encrypted)
+    settings = " ".join(f"{name}={value}" for name, value in plan.settings.items())
+    settings += " signed" * plan.signed + " encrypted" * plan.encrypted
+    return _run(Round(plan, place), number, place.root, f"{' '.join(plan.writers)}; {settings}")
+
+
+def run_spark_round(seed: int, number: int, directory: Path | None) -> bool:
+    plan, root = draw_spark_plan(seed), _make_root(directory)
+    what = f"{len(plan.inputs)} inputs, {plan.partitions} partitions; kills {' '.join(k.victim for k in plan.kills)}"
+    return _run(SparkRound(plan, root), number, root, what)
+
+
+def _run(one: Round | SparkRound, number: int, root: Path, what: str) -> bool:
     """Runs a round, and says how it went. The files of one that failed are kept."""
-    place = Place(Path(tempfile.mkdtemp(prefix="hbuf-soak-", dir=directory)), plan.signed, plan.encrypted)
-    one = Round(plan, place)
+    seed = one.plan.seed
     try:
         one.run()
     except BaseException:
-        print(f"soak: round {number}, seed {plan.seed}: ended by an exception; its files are in {place.root}")
+        print(f"soak: round {number}, seed {seed}: ended by an exception; its files are in {root}")
         raise
     counts = ", ".join(f"{count} {what}" for what, count in sorted(one.counts.items()))
-    settings = " ".join(f"{name}={value}" for name, value in plan.settings.items())
-    settings += " signed" * plan.signed + " encrypted" * plan.encrypted
-    print(f"soak: round {number}, seed {plan.seed}: {' '.join(plan.writers)}; {settings}; {counts}", flush=True)
+    print(f"soak: round {number}, seed {seed}: {what}; {counts}", flush=True)
     for fault in one.faults:
         print(f"soak: {fault}")
     if one.faults:
-        print(f"soak: its files are in {place.root}")
+        print(f"soak: its files are in {root}")
         return False
-    shutil.rmtree(place.root)
+    shutil.rmtree(root)
     return True
+
+
+def _make_root(directory: Path | None) -> Path:
+    return Path(tempfile.mkdtemp(prefix="hbuf-soak-", dir=directory)).resolve()
 
 
 def _options() -> argparse.Namespace:
@@ -65,12 +89,17 @@ def _options() -> argparse.Namespace:
         prog="contrib/soak/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, metavar="SEED", help="of the first round (drawn if not said)")
-    parser.add_argument("--duration", type=_duration, default=60, metavar="TIME", help="30s, 10m, 2h (60s)")
+    parser.add_argument("--duration", type=_duration, metavar="TIME", help="30s, 10m, 2h (60s; with Spark, 20 rounds)")
     parser.add_argument("--rounds", type=int, metavar="N", help="stop after N rounds")
+    parser.add_argument("--spark", action="store_true", help="a stream through Spark, from buffers to a buffer")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work")
     options = parser.parse_args()
     if options.seed is None:
         options.seed = secrets.randbits(32)
+    if options.spark and options.rounds is None and options.duration is None:
+        options.rounds = _SPARK_ROUNDS
+    if options.duration is None:
+        options.duration = math.inf if options.spark else _SECONDS
     return options
 
 

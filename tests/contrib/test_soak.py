@@ -1,6 +1,5 @@
 """contrib/soak: a short run passes, and its checks refuse what they must refuse."""
 
-import importlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,13 +11,6 @@ import hbuf
 
 CONTRIB = Path(__file__).parents[2] / "contrib"
 WRITERS = ("library-0", "library-1")
-
-
-@pytest.fixture
-def soak(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a module of contrib/soak."""
-    monkeypatch.syspath_prepend(str(CONTRIB))
-    return lambda name: importlib.import_module(f"soak.{name}")
 
 
 class Scene:

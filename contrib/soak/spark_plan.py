@@ -1,0 +1,47 @@
+"""What happens in a round with Spark, drawn from its seed. When the stream does what is not drawn."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+# The process that Spark's driver runs in, the Python program that started it, or one of the Python processes that
+# Spark starts: tasks, the stream's source, a commit.
+VICTIMS = ("jvm", "driver", "worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Of whom, and when: so many batches after the last kill, or after the start where there are none."""
+
+    victim: str
+    batches: int
+    seconds: float  # and then so long
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlan:
+    seed: int
+    inputs: tuple[str, ...]  # the last one is made while the stream runs
+    input_segment_messages: int
+    output_segment_messages: int  # chunks are not longer, so a batch has several
+    rows: int  # of a batch, at most
+    partitions: int
+    kills: tuple[Kill, ...]
+
+
+def draw_spark_plan(seed: int) -> SparkPlan:
+    numbers = random.Random(seed)
+    return SparkPlan(
+        seed=seed,
+        inputs=("tea", "milk", "bread")[: numbers.randint(2, 3)],
+        input_segment_messages=numbers.randint(20, 200),
+        output_segment_messages=numbers.randint(10, 60),
+        rows=numbers.randint(40, 120),
+        partitions=numbers.randint(2, 4),
+        kills=tuple(_draw_kill(numbers) for _ in range(numbers.randint(2, 3))),
+    )
+
+
+def _draw_kill(numbers: random.Random) -> Kill:
+    return Kill(numbers.choice(VICTIMS), numbers.randint(0, 6), numbers.uniform(0, 1.5))
