@@ -51,7 +51,15 @@ class Erasing:
                 with writer.locked():  # opening it finishes what was interrupted
                     store.refuse_unfinished(directory)
                     return 0
-            return store.erase(writer, numbers, acting_user(), reason, again=again, named=named)
+            erased = store.erase(writer, numbers, acting_user(), reason, again=again, named=named)
+            self._tell_of_staged(directory)
+            return erased
+
+    def _tell_of_staged(self, directory: BufferDirectory) -> None:
+        """What a job of Spark that was killed left, may hold the same messages. Only the job knows which."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.listdir(directory.staging):
+                self.notice("staging/ has rows of a write that is under way or was killed: they were not looked at")
 
 
 def parse_numbers(texts: Iterable[str]) -> list[range]:

@@ -36,6 +36,16 @@ def test_numbers_and_ranges_are_erased_in_silence(run: Run, orders: Path) -> Non
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+def test_rows_that_spark_has_staged_are_told_of(run: Run, orders: Path) -> None:
+    (orders / "staging").mkdir()
+    assert run("hbuf-erase", "orders", "2", *REASON) == (0, b"", "")
+    (orders / "staging/left").touch()
+    done = run("hbuf-erase", "orders", "3", *REASON)
+    assert done.code == 0
+    assert done.err.startswith("hbuf-erase: orders: staging/ has rows of a write that")
+    assert erased_in(orders) == [2, 3]
+
+
 def test_report_of_the_verifier_counts_what_was_erased(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", "3", *REASON)
     assert "  chain:        10 messages, 2 erased: ok" in run("hbuf-verify", "orders").lines
