@@ -18,6 +18,7 @@ from hbuf.format.times import parse_duration_seconds
 from hbuf.ops.create import create
 from hbuf.ops.set import read_settings
 from hbuf.spark.delivery import Delivery, chunk_limits
+from hbuf.spark.inputs import local_path
 from hbuf.spark.staged_file import PieceLimits
 from hbuf.spark.staging import Staging, make_staging, sender_of
 from hbuf.spark.telling import told
@@ -62,8 +63,9 @@ class Target:
 
 def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Target:
     """Refuses what cannot be written before anything runs; makes the buffer where it is missing and may be."""
-    path = local_path(options.get("path", ""))
+    path = options.get("path", "")
     try:
+        path = local_path(path)
         if not path:
             raise UsageError("no buffer is named", hint="save(PATH) or start(PATH) names its directory")
         unknown = sorted(name for name in options if name.lower() not in _KNOWN | _OF_SPARK)
@@ -75,14 +77,6 @@ def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
         return _target(path, options)
     except HbufError as error:
         raise _told(error, path) from None
-
-
-def local_path(path: str) -> str:
-    """A path of this machine: `file:/orders` and `file:///orders` are `/orders`."""
-    for prefix in ("file://", "file:"):
-        if path.startswith(prefix + "/"):
-            return path.removeprefix(prefix)
-    return path
 
 
 def _target(path: str, options: Mapping[str, str]) -> Target:

@@ -115,7 +115,9 @@ def test_wrong_options_are_refused_in_one_line(
 def test_a_url_is_refused(spark: SparkSession) -> None:
     with pytest.raises(AnalysisException) as caught:
         write(rows(spark, 1), "https://localhost/b/orders")
-    assert one_line(caught.value) == "https://localhost/b/orders: is a URL, and this version works on directories"
+    assert one_line(caught.value) == (
+        "https://localhost/b/orders: is a URL, and this version reads and writes paths that the workers can open"
+    )
 
 
 def test_overwriting_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,7 +134,8 @@ def test_a_row_that_cannot_be_a_message_is_named_and_nothing_is_stored(spark: Sp
         write(frame, tmp_path / "orders")
     assert one_line(caught.value) == f"{tmp_path}/orders: partition 1: row 3: the body is null"
     assert bodies(tmp_path / "orders") == []
-    assert os.listdir(tmp_path / "orders/staging") == []
+    # The other task may still be at work when Spark gives up: then its file stays. This one's does not.
+    assert not [name for name in os.listdir(tmp_path / "orders/staging") if "-0-1-" in name]
 
 
 def test_a_signed_buffer_is_signed_with_the_key_of_the_option(spark: SparkSession, tmp_path: Path) -> None:
