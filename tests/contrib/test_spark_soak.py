@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-SEEDS = (8, 9, 36)
+SEEDS = (3, 43, 81)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
