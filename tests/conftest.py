@@ -3,16 +3,31 @@
 import base64
 import hashlib
 import importlib
+import os
 import re
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def ram_path(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory in memory, where there is one: for tests that sync thousands of times and cut no power."""
+    if not os.access(_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="hbuf-test-", dir=_MEMORY) as path:
+        yield Path(path)
+
 
 CONTRIB = Path(__file__).parents[1] / "contrib"
 OpenNote = Callable[[bytes, str, bytes], list[str]]
@@ -98,6 +113,27 @@ def slip_in() -> SlipIn:
         index.write_bytes(listed)
 
     return slip
+
+
+NewKey = Callable[..., tuple[Path, str]]
+
+
+@pytest.fixture
+def new_key(tmp_path: Path) -> NewKey:
+    """new_key("alice"), new_key("audit", "sign"): a key file, and its public key as text.
+
+    The secret is always the same, and another for each name.
+    """
+
+    def made(name: str, kind: Literal["sign", "encrypt"] = "encrypt") -> tuple[Path, str]:
+        from hbuf.format.keys import encode_public, new_key_file, public_key
+        from hbuf.store.keyring import create_key, load_key
+
+        path = tmp_path / "keys" / f"{name}.key"
+        create_key(path, new_key_file(kind, name.encode().ljust(32, b"\xfb")))
+        return path, encode_public(public_key(load_key(path)))
+
+    return made
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hbuf.arrow.block import Block, Bools, Ints
+from hbuf.arrow.block import Block, Ints
 from hbuf.arrow.layout import ID_BYTES, Layout
+from hbuf.arrow.spans import Differs, expect, expect_text, gathered, has, joined, taken
 from hbuf.format.fields import parse_fields
+from hbuf.format.grammar import CLIENT_LINES, is_text
 
 _HEADER = pa.struct([pa.field("name", pa.string()), pa.field("value", pa.string())])
 SCHEMA = pa.schema(
@@ -28,19 +30,22 @@ SCHEMA = pa.schema(
     ]
 )
 
-_TAG_NAME_BYTES = len(b"x-hbuf-tag: ")
+_TAG_NAME = b"x-hbuf-tag: "
 
 
 def columns_of(
     block: Block, layout: Layout, rows: Ints, names: Sequence[str], tenant: str, buffer: str
 ) -> list[pa.Array]:
-    """The columns `names` of the messages at `rows` of a block."""
+    """The columns `names` of the messages at `rows` of a block.
+
+    Raises Differs, or pyarrow's ArrowInvalid, where a key, a tag, a header or an id is not what one may be.
+    """
     made: dict[str, Callable[[], pa.Array]] = {
         "tenant": lambda: pa.repeat(pa.scalar(tenant), len(rows)),
         "buffer": lambda: pa.repeat(pa.scalar(buffer), len(rows)),
         "seq": lambda: pa.array(rows + block.first),
         "time": lambda: pa.array(layout.times_us[rows]).view(SCHEMA.field("time").type),
-        "id": lambda: _texts(block.data, layout.ids[rows], layout.ids[rows] + ID_BYTES),
+        "id": lambda: _ids_column(block, layout, rows),
         "key": lambda: key_column(block, layout, rows),
         "tags": lambda: tags_column(block, layout, rows),
         "headers": lambda: _headers_column(block, layout, rows),
@@ -51,23 +56,34 @@ def columns_of(
     return [made[name]() for name in names]
 
 
+def _ids_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
+    ids = layout.ids[rows]
+    digits = gathered(block.data, ids, ID_BYTES).view(np.uint8)
+    expect((digits - ord("0") < 10) | (digits - ord("a") < 6))  # below "0" the bytes wrap around
+    return taken(block.data, ids, ids + ID_BYTES).cast(pa.string())
+
+
 def key_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
     keys, ends = layout.keys[rows], layout.key_ends[rows]
-    return _texts(block.data, keys, ends, present=ends > keys)
+    spans = taken(block.data, keys, ends, present=ends > keys)
+    places, content = joined(spans)
+    expect_text(content, places[:-1], places[1:])
+    return spans.cast(pa.string())
 
 
 def tags_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
     """The tag lines of all messages are put behind each other, and cut at their ends."""
-    starts, ends = layout.tags[rows], layout.tags_ends[rows]
-    lines = _spans(block.data, starts, ends)
-    offsets = np.frombuffer(lines.buffers()[1], np.int32, len(rows) + 1)
-    joined = lines.buffers()[2]
-    content = np.frombuffer(joined, np.uint8, int(offsets[-1])) if joined is not None else np.empty(0, np.uint8)
-    line_ends = np.flatnonzero(content == ord("\n")) + 1
+    places, lines = joined(taken(block.data, layout.tags[rows], layout.tags_ends[rows]))
+    line_ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
     line_starts = np.zeros_like(line_ends)
     line_starts[1:] = line_ends[:-1]
-    tags = _texts(content.tobytes(), line_starts + _TAG_NAME_BYTES, line_ends - 2)
-    counts = np.searchsorted(line_ends, offsets, "right").astype(np.int32)
+    starts, ends = line_starts + len(_TAG_NAME), line_ends - 2
+    if len(line_ends):
+        expect(starts <= ends)
+        expect(has(lines, line_starts, _TAG_NAME) & has(lines, ends, b"\r\n"))
+        expect_text(lines, starts, ends, controls=2 * len(ends))
+    tags = taken(lines, starts, ends).cast(pa.string())
+    counts = np.searchsorted(line_ends, places, "right").astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(counts), tags, type=SCHEMA.field("tags").type)
 
 
@@ -80,6 +96,8 @@ def _headers_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
     for start, end in zip(starts, ends, strict=True):
         lines = block.data[start:end]
         if lines not in parsed:
+            if not CLIENT_LINES.fullmatch(lines) or not is_text(lines):
+                raise Differs
             parsed[lines] = [{"name": name, "value": value} for name, value in parse_fields(lines)[2]]
         each.append(parsed[lines])
     return pa.array(each, SCHEMA.field("headers").type)
@@ -88,24 +106,4 @@ def _headers_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
 def _bodies_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
     """Null where a message is erased, or encrypted: then what is stored is not its body."""
     present = ~(layout.erased | layout.encrypted)[rows]
-    return _spans(block.data, layout.bodies[rows], layout.body_ends[rows], present=present)
-
-
-def _texts(data: bytes, starts: Ints, ends: Ints, *, present: Bools | None = None) -> pa.Array:
-    """Raises pyarrow's ArrowInvalid for what is not UTF-8."""
-    return _spans(data, starts, ends, present=present).cast(pa.string())
-
-
-def _spans(data: bytes, starts: Ints, ends: Ints, *, present: Bools | None = None) -> pa.Array:
-    """The bytes from each start to each end, null where not `present`. They must be ascending, without overlap.
-
-    Seen as one array, `data` has the wanted bytes at its even places and those between at its odd ones.
-    """
-    count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
-    offsets = np.empty(2 * count, np.int32)
-    offsets[0::2], offsets[1::2] = starts, ends
-    everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    places = pa.array(np.arange(0, 2 * count, 2), mask=None if present is None else ~present)
-    return everything.take(places)
+    return taken(block.data, layout.bodies[rows], layout.body_ends[rows], present=present)

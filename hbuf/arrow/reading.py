@@ -10,6 +10,7 @@ import pyarrow as pa
 from hbuf.arrow.block import Block, cut_block
 from hbuf.arrow.columns import SCHEMA, columns_of
 from hbuf.arrow.layout import lay_out
+from hbuf.arrow.spans import Differs
 from hbuf.arrow.wanted import EVERYTHING, Wanted
 from hbuf.format.message import Message, message_of
 from hbuf.store.opener import Opener
@@ -61,8 +62,8 @@ class ColumnReader:
         try:
             rows = self._wanted.rows(block, layout)
             columns = columns_of(block, layout, rows, self._names, directory.tenant, directory.name)
-        except pa.ArrowInvalid:
-            return None  # a key or a tag is not UTF-8: its message is damaged
+        except (Differs, pa.ArrowInvalid):
+            return None  # a key, a tag, a header or an id is none: its message is damaged
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _one_by_one(self, chunk: Chunk) -> pa.RecordBatch:

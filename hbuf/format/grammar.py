@@ -38,12 +38,12 @@ _BASE64_64 = rb"[A-Za-z0-9_-]{85}[AQgw]"
 _CLIENT_NAME = (
     rb"(?:content-(?:type|encoding|language)|traceparent|tracestate|ce-" + _TOKEN + rb"+|x-(?!hbuf-)" + _TOKEN + rb"+)"
 )
+_CLIENT_LINES = rb"(?:" + _CLIENT_NAME + rb": " + _VALUE + rb"\r\n)*"
 # An erased record's fields are one line of filler of the same length.
 _FILLER = rb"x: -*\r\n"
 _FIELDS = (
     rb"(?:x-hbuf-key: (?P<key>" + _FULL_VALUE + rb")\r\n)?"
-    rb"(?P<tags>(?:x-hbuf-tag: " + _VALUE + rb"\r\n)*)"
-    rb"(?:" + _CLIENT_NAME + rb": " + _VALUE + rb"\r\n)*"
+    rb"(?P<tags>(?:x-hbuf-tag: " + _VALUE + rb"\r\n)*)" + _CLIENT_LINES
 )
 
 HEAD = (
@@ -72,6 +72,7 @@ BASE64_KEY = re.compile(_BASE64_32)
 LINE = re.compile(rb"(" + _TOKEN + rb"+): (" + _VALUE + rb")\r\n")
 
 CLIENT_NAME = re.compile(_CLIENT_NAME)
+CLIENT_LINES = re.compile(_CLIENT_LINES)
 VALUE = re.compile(_VALUE)
 # U+0080 to U+009F are control characters too; in UTF-8 they are these two bytes.
 C1_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")

@@ -94,10 +94,21 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     if "paths" in options:
-        return tuple(json.loads(options["paths"]))
+        return _listed(options["paths"])
     if "path" in options:
         return (options["path"],)
     raise UsageError("no path was given", hint='spark.read.format("hbuf").load("/path/of/a/buffer")')
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """`load([…])` comes as JSON."""
+    try:
+        paths = json.loads(text)
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        raise UsageError(f"paths is a list of paths, not '{text}'", hint="spark.read.format('hbuf').load([PATH, …])")
+    return tuple(paths)
 
 
 def _columns(text: str | None, mode: Mode) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ class Range(NamedTuple):
     loose: bool
     start: int
     end: int
-    leads: bool  # no other range begins earlier in its segment: it tells of what is damaged and has no number
     bytes: int
 
 
@@ -38,10 +37,8 @@ def ranges_between(one: Input, reader: Reader, start: int, end: int, split_bytes
         low, high = max(start, first), min(end, following)
         if low >= high or (one.segments is not None and first not in one.segments):
             continue
-        leads = True
         for low_part, high_part, length in _split(directory, first, low, high, split_bytes):
-            yield Range(one.path, one.loose, low_part, high_part, leads, length)
-            leads = False
+            yield Range(one.path, one.loose, low_part, high_part, length)
 
 
 def _split(
@@ -53,10 +50,12 @@ def _split(
             yield start, end, _bytes_on_disk(directory, first)
             return
         low = known.entry(start - first).offset
-        length = known.entry(end - 1 - first).end - low
-        parts = max(round(length / split_bytes), 1)
-        bounds = [start, *(_number_at(known, first, low + length * i // parts) for i in range(1, parts)), end]
-        for part_start, part_end in itertools.pairwise(bounds):
+        length = max(known.entry(end - 1 - first).end - low, 0)
+        parts = max(min(round(length / split_bytes), end - start), 1)
+        between = (_number_at(known, first, low + length * i // parts) for i in range(1, parts))
+        # The index may be wrong: parts that lie over each other would give messages twice.
+        bounds = sorted(min(max(number, start), end) for number in between)
+        for part_start, part_end in itertools.pairwise([start, *bounds, end]):
             if part_start < part_end:
                 yield part_start, part_end, length // parts
 

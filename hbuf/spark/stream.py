@@ -152,6 +152,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return  # it is gone, and nobody minds
         one, reader = self._readers[name]
         first = reader.first_seq
+        if reader.end_seq < end:  # after a restart: what was planned before is read again
+            self._lost(f"{name}: messages {max(reader.end_seq, start or first)} to {end - 1} are not there any more")
         if start is not None and start < min(first, end):
             self._lost(f"{name}: messages {start} to {min(first, end) - 1} were retired before they were read")
         yield from ranges_between(one, reader, max(start or first, first), end, self._options.split_bytes)
@@ -173,12 +175,21 @@ def parse_offsets(text: str) -> Offsets:
 
 
 def shared_fairly(starts: Mapping[str, int], ends: Mapping[str, int], most: int) -> Offsets:
-    """Ends for `most` messages in all. Those who have less than their share leave the rest of it to the others."""
+    """Ends for `most` messages in all. Those who have less than their share leave the rest of it to the others.
+
+    What cannot be divided goes to one after the other, batch by batch: so everybody's turn comes.
+    """
     chosen: Offsets = {}
     left = most
-    waiting = sorted(ends, key=lambda name: (ends[name] - starts[name], name))
-    for i, name in enumerate(waiting):
-        share = min(ends[name] - starts[name], -(-left // (len(waiting) - i)))
-        chosen[name] = starts[name] + share
-        left -= max(share, 0)
+    waiting = sorted(ends, key=lambda name: ends[name] - starts[name])
+    while waiting and ends[waiting[0]] - starts[waiting[0]] <= left // len(waiting):
+        name = waiting.pop(0)
+        chosen[name] = ends[name]
+        left -= max(ends[name] - starts[name], 0)
+    if waiting:
+        share, rest = divmod(left, len(waiting))
+        turn = sum(starts.values()) % len(waiting)
+        waiting.sort()
+        for i, name in enumerate(waiting[turn:] + waiting[:turn]):
+            chosen[name] = starts[name] + share + (i < rest)
     return chosen

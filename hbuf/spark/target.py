@@ -71,7 +71,7 @@ def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
             raise UsageError(f"there is no option '{unknown[0]}'", hint=f"there are {', '.join(sorted(_KNOWN))}")
         if overwrite:
             raise UsageError("is only appended to", hint="use mode('append'), or outputMode('append')")
-        check_columns(to_arrow_schema(schema))
+        check_columns(to_arrow_schema(schema, timezone="UTC"))
         return _target(path, options)
     except HbufError as error:
         raise _told(error, path) from None

@@ -55,7 +55,6 @@ class _Task:
                 f"{reader.end_seq - 1}",
                 hint="a network file system may be behind, or the buffer was cut back",
             )
-        reader.damage.clear()
         names = [name for name in self._columns if name != CORRUPT]
         # Where all columns are of what is damaged, rows are counted by another.
         source = ColumnReader(reader, names or ["seq"], options.wanted, self._opener())
@@ -88,13 +87,23 @@ class _Task:
             raise self._unopened[0]
 
     def _damage(self, wanted: Range) -> list[tuple[int | None, str]]:
-        """What is damaged: its number where that is known, and its place with the reason."""
-        shown = self._reader.directory.segment_shown
-        return [
-            (self._reader.damaged_seqs.get((first, at)), f"{shown(first)}: byte {at}: {reason}")
-            for (first, at), reason in sorted(self._reader.damage.items())
-            if wanted.leads or (first, at) in self._reader.damaged_seqs
-        ]
+        """What is damaged in a range: its number where that is known, and its place with the reason.
+
+        What has no number is where the one behind the message before it would be: one range tells of it.
+        """
+        reader = self._reader
+        view = reader.view(reader.segment_of(wanted.start))
+        shown = reader.directory.segment_shown(view.first)
+        found: list[tuple[int | None, str]] = []
+        for (first, at), reason in sorted(reader.damage.items()):
+            seq = reader.damaged_seqs.get((first, at))
+            place = view.number_at(at) if seq is None else seq
+            if first == view.first and wanted.start <= place < wanted.end:
+                found.append((seq, f"{shown}: byte {at}: {reason}"))
+        missing = max(view.end_seq, wanted.start)
+        if missing < wanted.end and not found and not wanted.loose:  # loose segments need not follow each other
+            found.append((missing, f"{shown}: messages {missing} to {wanted.end - 1} should follow, and are not there"))
+        return found
 
     def _corrupt_rows(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         rows = self._damage(wanted)

@@ -132,6 +132,12 @@ class View:
     def number(self, i: int) -> int:
         return self.numbers[i] if self.numbers is not None else self.first + i
 
+    def number_at(self, offset: int) -> int:
+        """The number that a record at `offset` would have; where it would be the last, that of the one before."""
+        following = bisect.bisect_left(range(self.count), offset, key=lambda i: self.entry(i).offset)
+        behind = self.number(following - 1) + 1 if following else self.first
+        return max(min(behind, self.end_seq - 1), self.first)
+
     def forget(self) -> None:
         self.shown = 0
         self.entries.clear()

@@ -79,6 +79,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(spark: SparkSess
     orders = tmp_path / "orders"
     refused = {
         "there is no place for columns id, n": spark.range(3).selectExpr("id", "id as n", "'a' as body"),
+        "there is no place for column time": spark.range(3).selectExpr("current_timestamp() as time", "'a' as body"),
         "there is no column body": spark.range(3).selectExpr("'a' as key"),
         "column key is int64, and must be string": spark.range(3).selectExpr("id as key", "'a' as body"),
     }

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,18 +18,6 @@ from hbuf.store.signing import Signer
 from .compressed_buffer import FRAME_BYTES, CompressedBuffer
 from .encryption_keys import make_identity
 from .signed_scenarios import KEY, PUBLICS, RECOVERY_KEY, make_key
-
-_MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def ram_path(tmp_path: Path) -> Iterator[Path]:
-    """An empty directory in memory, where there is one: for tests that sync thousands of times and cut no power."""
-    if not os.access(_MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="hbuf-test-", dir=_MEMORY) as path:
-        yield Path(path)
 
 
 @pytest.fixture
