@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 class Process(NamedTuple):
     pid: int
-    program: str  # as the kernel calls it: java, python
+    command: tuple[str, ...]
 
 
 def processes_of(session: int) -> list[Process]:
@@ -21,10 +21,10 @@ def processes_of(session: int) -> list[Process]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):  # it ends just now
                 # pid (program) state parent group session ...: a program's name may have blanks and brackets
-                before, _, after = (entry / "stat").read_text().rpartition(") ")
-                state, _, _, of_session = after.split()[:4]
+                state, _, _, of_session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
                 if int(of_session) == session and state not in "ZX":
-                    found.append(Process(int(entry.name), before.partition("(")[2]))
+                    words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
+                    found.append(Process(int(entry.name), tuple(words[:-1])))
     return sorted(found)
 
 

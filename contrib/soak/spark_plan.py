@@ -5,9 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-# The process that Spark's driver runs in, the Python program that started it, or one of the Python processes that
-# Spark starts: tasks, the stream's source, a commit.
-VICTIMS = ("jvm", "driver", "worker")
+# By a word of their command: the process that Spark's driver runs in, the Python program that started it, and those
+# Python processes that Spark starts: for tasks, for what the stream asks of its source, and for commits.
+VICTIMS = {
+    "jvm": "org.apache.spark.deploy.SparkSubmit",
+    "driver": "spark_driver.py",
+    "task": "pyspark.worker",
+    "source": "pyspark.sql.streaming.python_streaming_source_runner",
+    "commit": "pyspark.sql.worker.python_streaming_sink_runner",
+}
+# Without these a driver is none.
+FATAL = ("jvm", "driver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +45,11 @@ def draw_spark_plan(seed: int) -> SparkPlan:
         inputs=("tea", "milk", "bread")[: numbers.randint(2, 3)],
         input_segment_messages=numbers.randint(20, 200),
         output_segment_messages=numbers.randint(10, 60),
-        rows=numbers.randint(40, 120),
+        rows=numbers.randint(100, 300),
         partitions=numbers.randint(2, 4),
         kills=tuple(_draw_kill(numbers) for _ in range(numbers.randint(2, 3))),
     )
 
 
 def _draw_kill(numbers: random.Random) -> Kill:
-    return Kill(numbers.choice(VICTIMS), numbers.randint(0, 6), numbers.uniform(0, 1.5))
+    return Kill(numbers.choice(list(VICTIMS)), numbers.randint(0, 6), numbers.uniform(0, 1.5))

@@ -23,7 +23,7 @@ from soak.check import check_buffer
 from soak.sessions import Process, kill_session, left_after, processes_of
 from soak.spark_check import check_stream
 from soak.spark_feeder import make_input
-from soak.spark_plan import SparkPlan
+from soak.spark_plan import FATAL, VICTIMS, SparkPlan
 
 _END_SECONDS = 180
 _CONTRIB = Path(__file__).resolve().parents[1]
@@ -82,7 +82,7 @@ class SparkRound:
             self._wait_for_batches(kill.batches, driver)
             time.sleep(kill.seconds)
             self._kill(kill.victim, driver, numbers)
-            if kill.victim != "worker":
+            if kill.victim in FATAL:
                 self._wait(driver)
                 self._driver = None
 
@@ -150,7 +150,8 @@ class SparkRound:
         """What lost its driver, or its Java process, ends by itself."""
         for session in self._sessions:
             for process in left_after(session, _END_SECONDS / 6):
-                self.faults.append(f"process {process.pid} ({process.program}) is left of a driver that ended")
+                words = " ".join(process.command)[:200]
+                self.faults.append(f"process {process.pid} is left of a driver that ended: {words}")
 
     def _check(self) -> None:
         out = self.folder / "out"
@@ -173,9 +174,4 @@ class SparkRound:
 
 
 def _victims(victim: str, session: int) -> list[Process]:
-    processes = processes_of(session)
-    if victim == "jvm":
-        return [process for process in processes if process.program == "java"]
-    if victim == "driver":
-        return [process for process in processes if process.pid == session]
-    return [process for process in processes if process.pid != session and process.program.startswith("python")]
+    return [each for each in processes_of(session) if VICTIMS[victim] in {Path(word).name for word in each.command}]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-SEEDS = (8, 9, 36)
+SEEDS = (27, 349, 388)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
