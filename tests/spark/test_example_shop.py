@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from hbuf import library
 
@@ -37,6 +40,13 @@ def test_example_runs_from_messages_to_its_report(tmp_path: Path) -> None:
     # The page on Spark shows the same pipeline, and how it is drawn.
     drawn = ran[: ran.index("parsed\tdone")]
     assert f"```\n{drawn}```\n" in (ROOT / "docs" / "spark.md").read_text()
+
+
+def test_erased_order_is_no_order_that_was_refused(spark: SparkSession) -> None:
+    query = tomllib.loads((SHOP / "shop.toml").read_text())["stages"]["refused"]["sql"]
+    orders = "select cast(null as binary) as body, true as erased union all select binary('no order'), false"
+    made = spark.newSession().sql(f"with input as ({orders}) {query}")
+    assert [bytes(row.body) for row in made.collect()] == [b"no order"]
 
 
 def test_page_on_spark_shows_the_files_of_the_example() -> None:
