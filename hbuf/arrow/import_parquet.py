@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -119,7 +120,25 @@ def _runs(batch: pa.RecordBatch, file: ImportFile) -> Iterator[tuple[int, int, S
 
 
 def _json(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
+    try:
+        return _encoded(row)
+    except ValueError:
+        return _encoded(_finite(row))
+
+
+def _encoded(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False).encode()
+
+
+def _finite(value: Any) -> Any:
+    """The same without the numbers that JSON does not have, which are null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from hbuf.cli.program import Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.progress import progress
 from hbuf.cli.spark_session import need_pyarrow
 from hbuf.cli.streams import complain, counted
-from hbuf.errors import HbufError, UsageError
+from hbuf.errors import HbufError, NotFound, UsageError
 from hbuf.format.fields import encode_producer
 from hbuf.ops.append import Sending
 from hbuf.ops.create import create
@@ -80,6 +80,10 @@ def import_command(
         try:
             with progress(quiet, "bytes") as shown:
                 _import(files, importing, Columns(body, key, as_json), shown)
+            if buffer is not None and targets.counts.nothing_came():
+                raise NotFound(
+                    f"no row says that it is of buffer '{buffer}'", hint="_export.json names those of an export"
+                )
         except HbufError as error:
             error.message += f"; {counted(targets.counts.stored, 'message was', 'messages were')} stored"
             raise

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from hbuf.errors import BadInput, NotFound
 from hbuf.ops.export_directory import MANIFEST, UNFINISHED
+from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 
 Kind = Literal["parquet", "json", "gzip", "zstd"]
@@ -60,6 +61,8 @@ def sources_of(paths: Sequence[str]) -> list[Source]:
 
 
 def _in_directory(path: str) -> list[str]:
+    if BufferDirectory(path).exists():
+        raise BadInput(f"{path}: is a buffer", hint="hbuf-export writes files that can be imported")
     manifest = _manifest(path)
     if manifest is None and os.path.exists(os.path.join(path, UNFINISHED)):
         raise BadInput(f"{path}: holds an export that was not finished", hint="remove it, and export again")

@@ -46,6 +46,9 @@ class Counts:
     duplicates: int = 0
     erased: int = 0
 
+    def nothing_came(self) -> bool:
+        return not (self.stored or self.duplicates or self.erased)
+
     def note(self, appended: Appended) -> None:
         self.duplicates += len(appended.duplicates)
         self.stored += len(appended.seqs) - len(appended.duplicates)

@@ -252,6 +252,29 @@ def test_names_in_an_export_cannot_lead_out_of_the_directory(run: Run) -> None:
     assert not Path("back").exists()
 
 
+def test_buffer_that_no_row_is_of_is_66(run: Run, orders: Path, bodies: Bodies) -> None:
+    run("hbuf-export", str(orders), "out", "--to", "jsonl")
+    done = run("hbuf-import", "copy", "out", "--buffer", "ordres")
+    assert (done.code, done.out) == (66, b"")
+    assert done.err.startswith("hbuf-import: no row says that it is of buffer 'ordres'; 0 messages were stored\n")
+    assert run("hbuf-import", "copy", "out", "--buffer", "orders") == (0, b"", "")
+    assert len(bodies("copy")) == len(DRAFTS)
+
+
+def test_buffer_is_no_file_to_import(run: Run, orders: Path) -> None:
+    done = run("hbuf-import", "copy", str(orders))
+    assert (done.code, done.out) == (65, b"")
+    assert done.err.startswith(f"hbuf-import: {orders}: is a buffer\n")
+    assert not Path("copy").exists()
+
+
+def test_numbers_that_json_does_not_have_are_null(run: Run, bodies: Bodies) -> None:
+    column = pa.array([[1.5, float("nan")], [float("-inf")]])
+    pq.write_table(pa.table({"a": column, "b": [float("inf"), 2.5]}), "file.parquet")
+    assert run("hbuf-import", "copy", "file.parquet", "--json") == (0, b"", "")
+    assert bodies("copy") == [b'{"a":[1.5,null],"b":null}', b'{"a":[null],"b":2.5}']
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
