@@ -11,6 +11,8 @@ from typing import Any
 
 from hbuf.errors import UsageError
 from hbuf.format.names import is_buffer_name
+from hbuf.format.places import parse_place
+from hbuf.format.times import parse_duration_seconds
 from hbuf.spark.pipelines.graph import graph_problems
 from hbuf.spark.pipelines.model import Pipeline, Stage, StageInput
 from hbuf.spark.pipelines.problems import BadPipeline, Problem
@@ -24,6 +26,11 @@ _INPUT_OPTIONS = frozenset(("from", "key", "tag", "columns", "identity", "mode",
 _OUTPUT_OPTIONS = frozenset(("sign", "timeout", "staging"))
 # Their values are files: beside the pipeline's own, unless they say where.
 _FILE_OPTIONS = frozenset(("identity", "sign", "staging"))
+# Read by nobody before a stage runs, unless here.
+_PARSED_OPTIONS: Mapping[str, Callable[[str], object]] = {
+    "from": lambda text: parse_place(text, 0),
+    "timeout": parse_duration_seconds,
+}
 _OUTPUT_MODES = ("append", "update")
 
 
@@ -163,6 +170,12 @@ class _Parsing:
         self._refuse_unknown(given, sorted(known), f"{key}.")
         options = self._settings(given, key)
         options = {name.removeprefix(f"{key}."): value for name, value in options.items()}
+        for name, parse in _PARSED_OPTIONS.items():
+            if name in options:
+                try:
+                    parse(options[name])
+                except UsageError as error:
+                    self._fault(f"{key}.{name}: {error.message}")
         return {name: self._path(value) if name in _FILE_OPTIONS else value for name, value in options.items()}
 
     def _settings(self, values: Mapping[str, Any], above: str) -> dict[str, str]:

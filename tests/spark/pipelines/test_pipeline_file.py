@@ -152,6 +152,8 @@ sql = ""
         (STAGE.replace("orders", "https://host/b/orders"), "stage clean: 'https://host/b/orders' is a URL"),
         (STAGE.replace("out/clean", "out/_clean"), "stage clean: output: '_clean' cannot be a buffer's name"),
         (STAGE.replace('"orders"', '["orders", 3]'), "stage clean: input is not a list of texts"),
+        (STAGE + "input_options = {from = 'noon'}", "stage clean: input_options.from: 'noon' is not a place"),
+        (STAGE + "output_options = {timeout = 'soon'}", "stage clean: output_options.timeout: 'soon' is not a length"),
     ],
 )
 def test_fault_is_told_in_one_line(problems: Problems, text: str, line: str) -> None:
