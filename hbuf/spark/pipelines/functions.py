@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hbuf
 from hbuf.spark.pipelines.model import Pipeline, Stage
 from hbuf.spark.pipelines.problems import Problem
 from hbuf.spark.pipelines.reasons import reason_of
 
 Function = Callable[..., Any]
+
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
+_EVERYWHERE = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(hbuf.__file__).parent)
 
 
 def load_functions(pipeline: Pipeline) -> tuple[dict[str, Function], list[Problem]]:
@@ -34,11 +39,18 @@ def load_functions(pipeline: Pipeline) -> tuple[dict[str, Function], list[Proble
 
 
 def modules_beside(pipeline: Pipeline) -> Iterator[ModuleType]:
-    """The modules that were loaded from the folder of the pipeline's file: no other machine has them."""
+    """The modules that were loaded from the folder of the pipeline's file: no other machine has them.
+
+    A Python that lies in that folder, as one of a project's own does, has brought modules that every machine has.
+    """
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file and Path(file).is_relative_to(pipeline.folder) and "site-packages" not in Path(file).parts:
+        if file and Path(file).is_relative_to(pipeline.folder) and not _is_installed(Path(file)):
             yield module
+
+
+def _is_installed(file: Path) -> bool:
+    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(above) for above in _EVERYWHERE)
 
 
 class _Unusable(Exception):
