@@ -60,7 +60,8 @@ def local_path(path: str) -> str:
 
 def _find(path: str) -> Iterator[Input]:
     alternatives = list(without_braces(path))
-    if len(alternatives) == 1 and not glob.has_magic(path):
+    # What is there by this very name is meant, whatever letters it has.
+    if os.path.lexists(path) or (len(alternatives) == 1 and not glob.has_magic(path)):
         yield from _at(path, named=True)
         return
     for alternative in alternatives:

@@ -97,6 +97,14 @@ def test_alternatives_in_braces(root: Path) -> None:
     assert found(root / "tenants/{acme,bet*}/buffers/orders") == ["acme/orders", "beta/orders"]
 
 
+def test_what_is_there_by_name_is_no_glob(root: Path) -> None:
+    odd = root / "copy [1] {a,b}/buffers/orders"
+    shutil.copytree(root / "tenants/acme/buffers/orders", odd)
+    assert [each.path for each in find_inputs([str(odd)])] == [str(odd)]
+    with pytest.raises(NotFound):
+        find_inputs([str(odd.with_name("orders*x"))])
+
+
 def test_links_to_a_buffer_count_once(root: Path) -> None:
     topic = root / "topic"
     topic.mkdir()

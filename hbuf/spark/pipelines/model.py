@@ -43,7 +43,9 @@ def _matches(parts: list[str], wanted: list[str]) -> bool:
         return not parts
     if wanted[0] == "**":
         return any(_matches(parts[i:], wanted[1:]) for i in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
+    if not parts or not (parts[0] == wanted[0] or fnmatchcase(parts[0], wanted[0])):
+        return False
+    return _matches(parts[1:], wanted[1:])
 
 
 @dataclass(frozen=True)

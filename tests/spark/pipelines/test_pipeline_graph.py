@@ -56,6 +56,11 @@ def test_output_that_is_read_by_its_path_counts_as_the_stage(load: Load, given: 
     assert parents(pipeline, pipeline.stages["second"]) == ["first"]
 
 
+def test_output_below_a_folder_that_looks_like_a_glob_counts_as_the_stage(load: Load) -> None:
+    pipeline = load(stage("first").replace("out/first", "out[1]/first") + stage("second", given="out[1]/*"))
+    assert parents(pipeline, pipeline.stages["second"]) == ["first"]
+
+
 @pytest.mark.parametrize("given", ["out/firs", "out/first/more", "out/[a-e]*", "other/*/*", "*/first"])
 def test_path_that_does_not_lead_to_the_output_is_no_stage(load: Load, given: str) -> None:
     pipeline = load(stage("first").replace("out/first", "a/out/first") + stage("second", given=given))
