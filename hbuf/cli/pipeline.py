@@ -107,7 +107,7 @@ def rerun_command(
                 lock.acquire()
             except Locked:
                 ask()
-                complain(NAME, f"{file}: the run that is under way reruns stage {stage}")
+                complain(NAME, f"{file}: the run that is under way, or the next one, reruns stage {stage}")
                 return 0
             with _runner(pipeline, lock, quiet) as runner:
                 ask()

@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {name: end for name, end in ends.items() if name in start or end}
         if not isinstance(limit, ReadMaxRows):
             return ends
-        starts = {name: start.get(name) or self._readers[name][1].first_seq for name in ends}
+        starts = {name: self._start(name, start.get(name, 1)) for name in ends}
         return shared_fairly(starts, ends, limit.max_rows)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -136,6 +136,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with contextlib.suppress(TryLater):  # it is being written: what was seen before is what there is
             known[1].refresh()
         return known[1]
+
+    def _start(self, name: str, number: int) -> int:
+        """`number`, or the first message that is left."""
+        return max(number, self._readers[name][1].first_seq) if name in self._readers else number
 
     def _ends(self, start: Mapping[str, int]) -> Offsets:
         ends = {name: reader.end_seq for name, (_, reader) in self._readers.items()}

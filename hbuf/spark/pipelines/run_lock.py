@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hbuf.errors import Locked
+from hbuf.spark.pipelines.state import make_state_directory
 from hbuf.store import fsops
-from hbuf.store.create import make_directories
 
 _POLL_SECONDS = 0.05
 # A status that looks at the lock has it for a moment.
@@ -38,7 +38,7 @@ class RunLock:
     def acquire(self) -> None:
         """Takes the lock, or raises Locked with the process that has it."""
         with fsops.os_errors(self._shown):
-            make_directories(self._path.parent)
+            make_state_directory(self._path.parent)
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not _try(self._fd, fcntl.LOCK_EX):

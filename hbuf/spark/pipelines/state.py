@@ -132,8 +132,19 @@ class StageState:
             return Progress(places, batch, not done)
 
     def _write(self, path: Path, value: Current | LastRun | RerunRequest) -> None:
+        make_state_directory(self.folder.parents[1])
         make_directories(self.folder)
         fsops.replace_durably(path, json.dumps(asdict(value)).encode() + b"\n")
+
+
+def make_state_directory(path: Path) -> None:
+    """The directory is there. Made now it is its owner's only: Spark keeps parts of messages in it, as they are."""
+    make_directories(path.parent)
+    try:
+        fsops.make_directory(path, most_mode=0o700)
+    except FileExistsError:
+        return
+    fsops.sync_directory(path.parent)
 
 
 def stage_state(pipeline: Pipeline, stage: str) -> StageState:

@@ -42,6 +42,15 @@ def shop(load: Load, fill: Fill) -> Pipeline:
     return load(SHOP)
 
 
+def test_state_directory_is_its_owners_only(shop: Pipeline) -> None:
+    with RunLock(shop.state, shop.shown) as lock:
+        lock.acquire()
+    assert shop.state.stat().st_mode & 0o777 == 0o700
+    other = stage_state(shop, "clean")
+    other.record_run(LastRun("done", TIME))
+    assert shop.state.stat().st_mode & 0o777 == 0o700
+
+
 def checkpoint(pipeline: Pipeline, stage: str, batches: list[dict[str, int]], finished: int) -> None:
     """Writes what Spark writes: the places that each batch reads up to, and which batches are finished."""
     folder = stage_state(pipeline, stage).checkpoint()
