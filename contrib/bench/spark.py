@@ -7,7 +7,6 @@ stream  a buffer into another by a stream that ends, exactly once, beside a Parq
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 from bench import table
 from bench.material import Material
 from bench.measure import Ran, Samples, in_turns, run_process
+from bench.options import parse_options
 from bench.programs import hbuf_program
 from bench.table import Row, rate_row
 
@@ -27,7 +27,7 @@ HBUF, BODIES, TEXT, PARQUET = "hbuf", "hbuf, bodies alone", "spark.read.text", "
 
 
 def main() -> None:
-    options = _options()
+    options = parse_options("spark", __doc__, messages=1_600_000, repeat=5)
     with tempfile.TemporaryDirectory(prefix="hbuf-bench-", dir=options.dir) as name:
         directory = Path(name)
         material = Material(directory, options.messages, options.messages, options.repeat, options.seed)
@@ -142,18 +142,3 @@ def _drop_from_memory(path: Path) -> None:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="contrib/bench/run spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=1_600_000, metavar="N", help="of 100 bytes each (1600000)")
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each, after one to warm up (5)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lines' bytes (1)")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work; what is made there is removed")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    if options.messages < 1 or options.repeat < 1:
-        parser.error("--messages and --repeat are at least 1")
-    return options

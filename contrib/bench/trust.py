@@ -8,7 +8,6 @@ disk     what it takes on disk
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from bench import table
 from bench.material import Material
 from bench.measure import Ran, Samples, in_turns, run_process
+from bench.options import parse_options
 from bench.programs import hbuf_program
 from bench.table import Row, rate_row
 
@@ -45,7 +45,7 @@ KINDS = (
 
 
 def main() -> None:
-    options = _options()
+    options = parse_options("trust", __doc__, messages=500_000, repeat=3)
     with tempfile.TemporaryDirectory(prefix="hbuf-bench-", dir=options.dir) as name:
         directory = Path(name)
         os.environ["HBUF_KEYS"] = str(directory / "keys")
@@ -116,18 +116,3 @@ def _reader(material: Material, kind: Kind) -> Callable[[], Ran]:
 
 def _bytes_of(path: Path) -> int:
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="contrib/bench/run trust", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=500_000, metavar="N", help="of 100 bytes each (500000)")
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each, after one to warm up (3)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lines' bytes (1)")
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work; what is made there is removed")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    if options.messages < 1 or options.repeat < 1:
-        parser.error("--messages and --repeat are at least 1")
-    return options
