@@ -69,6 +69,13 @@ class NotFound(HbufError):
     code = "not-found"
 
 
+class Gone(NotFound):
+    """The message was there, and was erased or retired."""
+
+    http_status = 410
+    code = "gone"
+
+
 class Unavailable(HbufError):
     """Something outside that it needs is not installed, or cannot be reached."""
 
@@ -115,6 +122,13 @@ class DiskFull(TryLater):
     code = "disk-full"
 
 
+class SlowDown(TryLater):
+    """More is waiting to be written than may be. Nothing of this was stored."""
+
+    http_status = 429
+    code = "slow-down"
+
+
 class ClockJumped(TryLater):
     """The wall clock ran ahead of the monotonic one by more than the limit."""
 
@@ -129,6 +143,13 @@ class NotAllowed(HbufError):
     code = "not-allowed"
 
 
+class Unauthorized(NotAllowed):
+    """No credential, or none that is valid. It never says which."""
+
+    http_status = 401
+    code = "unauthorized"
+
+
 class Closed(NotAllowed):
     http_status = 409
     code = "closed"
@@ -140,3 +161,18 @@ class ProducerGap(HbufError):
     exit_code = 65
     http_status = 409
     code = "producer-gap"
+
+
+class PreconditionFailed(HbufError):
+    """Somebody else appended first: the last message is not the one that was named."""
+
+    exit_code = 65
+    http_status = 412
+    code = "precondition-failed"
+
+
+class HeadersTooLarge(UsageError):
+    """The header section of a request has more bytes than it may have."""
+
+    http_status = 431
+    code = "headers-too-large"

@@ -1,0 +1,1 @@
+"""The daemon: the same buffers over HTTPS. It turns requests into calls of ops and store, and knows no command."""
