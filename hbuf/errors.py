@@ -84,6 +84,12 @@ class Unavailable(HbufError):
     code = "unavailable"
 
 
+class NotReady(Unavailable):
+    """The daemon is starting or ending."""
+
+    code = "not-ready"
+
+
 class CannotCreate(HbufError):
     """The buffer exists already, or cannot be made there."""
 
@@ -122,6 +128,13 @@ class DiskFull(TryLater):
     code = "disk-full"
 
 
+class OverQuota(TryLater):
+    """The tenant has as much as it may have."""
+
+    http_status = 507
+    code = "quota"
+
+
 class SlowDown(TryLater):
     """More is waiting to be written than may be. Nothing of this was stored."""
 
@@ -150,6 +163,13 @@ class Unauthorized(NotAllowed):
     code = "unauthorized"
 
 
+class NotSigned(NotAllowed):
+    """A head was asked for, of a buffer that is not signed."""
+
+    http_status = 404
+    code = "not-signed"
+
+
 class Closed(NotAllowed):
     http_status = 409
     code = "closed"
@@ -169,6 +189,45 @@ class PreconditionFailed(HbufError):
     exit_code = 65
     http_status = 412
     code = "precondition-failed"
+
+
+class PauseLost(HbufError):
+    """A pause did not hold all the time: it was ended by somebody else, or was not renewed in time."""
+
+    exit_code = 75
+    http_status = 409
+    code = "pause-lost"
+
+
+class WrongMethod(UsageError):
+    http_status = 405
+    code = "method"
+
+
+class NotAcceptable(UsageError):
+    """There is no such form of an answer."""
+
+    http_status = 406
+    code = "not-acceptable"
+
+
+class TooSlow(TryLater):
+    """A request took longer to come than it may."""
+
+    http_status = 408
+    code = "too-slow"
+
+
+class WrongMediaType(UsageError):
+    http_status = 415
+    code = "media-type"
+
+
+class WrongRange(UsageError):
+    """Bytes of a file that are not there."""
+
+    http_status = 416
+    code = "range"
 
 
 class HeadersTooLarge(UsageError):

@@ -32,6 +32,14 @@ NEW_INDEX = ".new-index"
 NEW_TAGS = ".new-tags"
 _NEW_COMPRESSED = ".new-compressed-"
 
+# Of the daemon's root: ROOT/tenants/T/buffers/B, and who may do what with them.
+TENANTS = "tenants"
+BUFFERS = "buffers"
+USERS = "users.json"
+AUDIT = "_audit"
+DEFAULT_TENANT = "default"
+
+_TENANT_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 _BUFFER_NAME = re.compile(r"_?[a-z0-9][a-z0-9._-]{0,127}")
 _NEW_COMPRESSED_FILE = re.compile(re.escape(_NEW_COMPRESSED) + "[0-9]{20}")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.http(?:\.zst)?")
@@ -47,6 +55,19 @@ def check_buffer_name(name: str) -> str:
     if not is_buffer_name(name):
         raise UsageError(
             f"'{name}' cannot be a buffer's name",
+            hint="a name is 1 to 128 of a-z, 0-9, '.', '_' and '-', and starts with a letter or a digit",
+        )
+    return name
+
+
+def is_tenant_name(name: str) -> bool:
+    return _TENANT_NAME.fullmatch(name) is not None
+
+
+def check_tenant_name(name: str) -> str:
+    if not is_tenant_name(name):
+        raise UsageError(
+            f"'{name}' cannot be a tenant's name",
             hint="a name is 1 to 128 of a-z, 0-9, '.', '_' and '-', and starts with a letter or a digit",
         )
     return name

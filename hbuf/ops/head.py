@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from hbuf.errors import Damaged, NotAllowed, NotFound
+from hbuf.errors import Damaged, NotFound, NotSigned
 from hbuf.format.note import encode_note
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -23,7 +23,7 @@ def head(path: str) -> str:
         opening = _opening_of(directory, reader.segment_of(seq))
         if opening.keys.sign is None:
             hint = "hbuf-tail -n 1 --json shows number and id of the last message"
-            raise NotAllowed(f"{path}: is not signed", hint=hint)
+            raise NotSigned(f"{path}: is not signed", hint=hint)
         record = next((chunk.parse(0) for chunk in reader.chunks(seq, seq + 1)), None)
     if record is None or record.sig is None:
         raise Damaged(f"{path}: message {seq} is damaged, or is not signed", hint="hbuf-verify tells more")

@@ -47,9 +47,9 @@ class BufferDirectory:
     def tenant(self) -> str:
         """T of `…/tenants/T/buffers/B`; `default` for a buffer that lies anywhere else."""
         tenant = self.path.parent.parent
-        if self.path.parent.name == "buffers" and tenant.parent.name == "tenants":
+        if self.path.parent.name == names.BUFFERS and tenant.parent.name == names.TENANTS:
             return tenant.name
-        return "default"
+        return names.DEFAULT_TENANT
 
     def segment_firsts(self) -> list[int]:
         """The first numbers of all segments, ascending. Empty where there is no buffer (yet)."""
