@@ -443,6 +443,11 @@ class Writer:
         self._signing.take_key(found.opening)
         return found
 
+    @property
+    def has_rolled(self) -> bool:
+        """Whether there is something for `seal_rolled` to do."""
+        return bool(self._sealed)
+
     def seal_rolled(self) -> None:
         """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need.
 
