@@ -33,7 +33,7 @@ except UsageError as error:
         ({"HOME": "/home/me"}, "/home/me/.local/state/hbuf"),
         ({"XDG_STATE_HOME": "", "HOME": "/home/me"}, "/home/me/.local/state/hbuf"),
         ({"XDG_STATE_HOME": "state", "HOME": "/home/me"}, "/home/me/.local/state/hbuf"),
-        ({"HOME": "home"}, "refused: there is no home directory to look for the daemon's root in"),
+        ({"HOME": "home"}, "refused: there is no home directory to keep buffers in"),
     ],
     ids=str,
 )
