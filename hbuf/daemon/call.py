@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 from aiohttp import web
 
 from hbuf.daemon.buffers import Buffers, Where
-from hbuf.daemon.callers import Action, Caller, Callers
+from hbuf.daemon.callers import Caller, Callers
 from hbuf.daemon.config import Config
 from hbuf.daemon.leases import Leases
 from hbuf.daemon.metrics import Metrics
 from hbuf.daemon.stopping import Stopping
 from hbuf.daemon.trails import Trails
+from hbuf.format.users import Action
 
 LOG = logging.getLogger("hbuf.daemon")
 
@@ -27,7 +28,6 @@ LOG = logging.getLogger("hbuf.daemon")
 class Serving:
     """What all requests share."""
 
-    config: Config
     buffers: Buffers
     callers: Callers
     ready: Callable[[], bool]
@@ -37,6 +37,11 @@ class Serving:
     trails: Trails
     openapi: bytes = b""
     event_streams: int = 0  # that are open now
+
+    @property
+    def config(self) -> Config:
+        """As it is now: limits may change while the daemon runs."""
+        return self.buffers.config
 
 
 @dataclass(slots=True)
@@ -48,20 +53,14 @@ class Call:
     buffer: str  # empty where the route names none
     rest: str  # a message's number or a file's name, where the route has one
     query: str  # as it came
-    who_is: Callable[[], Caller]  # asks again, for an answer that goes on: a user may have been revoked
 
     @property
     def where(self) -> Where:
         return Where(self.tenant, self.buffer)
 
-    @property
-    def who(self) -> str:
-        """The user, for people; a user of the server is not one of the tenant's of the same name."""
-        return f"+{self.caller.name}" if self.caller.everywhere else self.caller.name
-
     async def note(self, what: str, **details: object) -> None:
         """Into the tenant's audit trail."""
-        await self.serving.trails.note(self.tenant, self.who, what, self.buffer or None, **details)
+        await self.serving.trails.note(self.tenant, self.caller.who, what, self.buffer or None, **details)
 
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]

@@ -26,3 +26,7 @@ class Trails:
             if trail is None:
                 trail = self._trails[tenant] = AuditTrail(self._root / names.TENANTS / tenant)
         trail.note(who, what, buffer, **details)
+
+    def close(self) -> None:
+        for trail in self._trails.values():
+            trail.close()

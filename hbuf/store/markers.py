@@ -64,9 +64,7 @@ def read_marker(path: Path) -> Marker | None:
         os.close(fd)
 
 
-def write_marker(
-    path: Path, why: str, now_us: int, command: str | None = None, *, who: str | None = None
-) -> int:
+def write_marker(path: Path, why: str, now_us: int, command: str | None = None, *, who: str | None = None) -> int:
     """Sets a marker, durably. Returns its open file, locked when there is a command: close it to let go.
 
     `who` is the user of this process if not said.

@@ -1,1 +1,1 @@
-"""One module for each group of requests. A route turns a request into plain values, calls ops, and encodes the answer."""
+"""A module for each group of requests. A route makes plain values of a request, calls ops, encodes the answer."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hbuf.daemon import answers, asking
 from hbuf.daemon.call import Call
-from hbuf.errors import NotAllowed, TooLarge, UsageError, WrongMediaType
+from hbuf.errors import TooLarge, UsageError, WrongMediaType
 from hbuf.format.fields import NO_FIELDS, Fields, encode_fields, encode_producer
 from hbuf.format.grammar import CLIENT_NAME, MAX_BODY_BYTES
 from hbuf.format.message import Draft
@@ -31,7 +31,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 class Given:
     """What the header fields of an append say."""
 
-    __slots__ = ("ack", "content_encoding", "if_match", "key", "kept", "producer", "producer_seq", "strict", "tags")
+    __slots__ = ("ack", "content_encoding", "if_match", "kept", "key", "producer", "producer_seq", "strict", "tags")
 
     def __init__(self, raw_headers: Pairs) -> None:
         self.key: bytes | None = None
@@ -120,8 +120,6 @@ def _encoded(key: bytes | None, tags: tuple[bytes, ...], kept: Pairs) -> Fields:
 
 
 async def append(call: Call) -> answers.Response:
-    if call.buffer.startswith("_"):
-        raise NotAllowed(f"{call.buffer}: hbuf writes it itself")
     given = Given(call.request.raw_headers)
     split = False
     if call.query:
@@ -139,10 +137,9 @@ async def append(call: Call) -> answers.Response:
         limit = min(call.serving.config.limits.message_bytes, MAX_BODY_BYTES)
         body = await asking.body_of(call, limit, "the message")
         sender = given.sender()
-        outgoing = Outgoing(
-            (body,), given.fields(), None if sender is None else (sender,), strict_seq=given.strict
-        )
-    appended = await call.serving.buffers.append(call.where, outgoing, if_match=given.if_match)
+        outgoing = Outgoing((body,), given.fields(), None if sender is None else (sender,), strict_seq=given.strict)
+    outgoing.after = given.if_match
+    appended = await call.serving.buffers.append(call.where, outgoing)
     call.serving.metrics.note_append(call.tenant, outgoing.bodies, appended)
     return _answered(call, given, appended, len(outgoing.bodies))
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from hbuf.daemon import answers, asking
 from hbuf.daemon.call import Call
-from hbuf.errors import NotAllowed, UsageError
+from hbuf.errors import UsageError
 from hbuf.format.deletes import check_reason
 from hbuf.format.times import encode_time
 from hbuf.ops.erase import Erasing, apply_list, candidates, erase, list_erased, parse_numbers
@@ -52,7 +52,7 @@ def _wanted(values: dict[str, Any]) -> Sequence[range] | str:
     if key is not None:
         return key
     if not isinstance(numbers, list) or not numbers or not all(isinstance(text, str | int) for text in numbers):
-        raise UsageError("'numbers' is a list, like [\"7\", \"10-20\"]")
+        raise UsageError('\'numbers\' is a list, like ["7", "10-20"]')
     return parse_numbers(str(number) for number in numbers)
 
 
@@ -94,7 +94,7 @@ class _Erasing:
     """Why and by whom; the key that signs is known only where it is done."""
 
     def __init__(self, call: Call, reason: str) -> None:
-        self._by = re.sub(rb"[^!-~]", b"?", os.fsencode(f"{call.who}@{os.uname().nodename}"))
+        self._by = re.sub(rb"[^!-~]", b"?", os.fsencode(f"{call.caller.who}@{os.uname().nodename}"))
         self._reason = reason
 
     def __call__(self, signer: Signer | None, missing: list[int] | None = None) -> Erasing:
@@ -103,8 +103,6 @@ class _Erasing:
 
 
 def _erasing(call: Call, reason: str | None) -> _Erasing:
-    if call.buffer.startswith("_"):
-        raise NotAllowed(f"{call.buffer}: hbuf writes it itself, and nothing of it is erased here")
     if not reason:
         raise UsageError("a reason is needed to erase", hint="it stays in the log, so name nobody in it")
     check_reason(reason)

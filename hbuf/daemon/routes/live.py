@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from dataclasses import replace
 
 from aiohttp import web
@@ -56,23 +57,26 @@ async def _stream(call: Call, wanted: Wanted) -> web.StreamResponse:
 
 async def _go_on(call: Call, wanted: Wanted, found: Read, response: web.StreamResponse) -> None:
     serving = call.serving
+    quiet_since = time.monotonic()
     with serving.buffers.waiting(call.where) as waiter:
-        while True:
-            while found.count:
+        while not serving.stopping.asked:
+            waiter.arm()
+            if found.parts:
                 await _write(call, response, b"".join(map(_event, found.parts)))
                 serving.metrics.note_read(call.tenant, found.count, found.size)
-                found = await serving.buffers.read(call.where, wanted.following(found).read)
-            if serving.stopping.asked:
-                return
-            waiter.end()
+                quiet_since = time.monotonic()
             found = await serving.buffers.read(call.where, wanted.following(found).read)
-            if found.count:
+            if found.parts:
                 continue
-            if not await serving.stopping.wait(waiter.wait(COMMENT_SECONDS)) and not serving.stopping.asked:
+            left = quiet_since + COMMENT_SECONDS - time.monotonic()
+            if left <= 0:
                 await _write(call, response, b":\n\n")
-            if not call.who_is().may("read", call.tenant, call.buffer):
+                quiet_since = time.monotonic()
+                left = COMMENT_SECONDS
+            await serving.stopping.wait(waiter.wait(left))
+            # A user may have been revoked since.
+            if not serving.callers.renewed(call.caller).may("read", call.tenant, call.buffer):
                 return
-            found = await serving.buffers.read(call.where, wanted.following(found).read)
 
 
 def _event(line: bytes) -> bytes:

@@ -38,9 +38,7 @@ async def read_message(call: Call) -> web.StreamResponse:
 
 def _headers(message: Message) -> list[tuple[str, str]]:
     headers = [
-        (name, value)
-        for name, value in message.headers
-        if name != "content-type" and not _OBEYED.fullmatch(name)
+        (name, value) for name, value in message.headers if name != "content-type" and not _OBEYED.fullmatch(name)
     ]
     headers += [
         ("x-hbuf-seq", str(message.seq)),
@@ -68,7 +66,9 @@ def _find(reader: Reader, seq: int) -> Message | None:
         if record is None:
             raise _about(Damaged(f"{reader.directory.name}: message {seq} is damaged"), seq)
         if record.method != b"POST":
-            raise _about(NotFound(f"{reader.directory.name}: {seq} says what was erased or retired, and is no message"), seq)
+            raise _about(
+                NotFound(f"{reader.directory.name}: {seq} says what was erased or retired, and is no message"), seq
+            )
         return message_of(chunk.data, record, reader.directory.tenant, reader.directory.name)
     if reader.retired_seq >= seq:
         return None

@@ -61,7 +61,7 @@ async def _waited(call: Call, wanted: Wanted, found: Read, wait_seconds: float) 
     deadline = time.monotonic() + wait_seconds
     with serving.buffers.waiting(call.where) as waiter:
         while True:
-            waiter.end()
+            waiter.arm()
             start = found.start
             found = await serving.buffers.read(call.where, wanted.following(found).read)
             found.start = start
@@ -97,7 +97,12 @@ def _headers(found: Read) -> list[tuple[str, str]]:
 async def head(call: Call) -> web.StreamResponse:
     given = asking.parameters(call, _PARAMETERS)
     wanted = Wanted(
-        place(given.get("from", "first")), place(given["to"]) if "to" in given else None, Filter(), 0, "http", sys.maxsize
+        place(given.get("from", "first")),
+        place(given["to"]) if "to" in given else None,
+        Filter(),
+        0,
+        "http",
+        sys.maxsize,
     )
     found, status = await call.serving.buffers.read(
         call.where, lambda reader: (wanted.read(reader), quick_status(reader))
