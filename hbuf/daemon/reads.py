@@ -34,7 +34,6 @@ class Read:
     size: int = 0  # of all parts
     retired: int = 0  # the last number that was asked for and is retired
     damage: list[str] = field(default_factory=list)  # FILE BYTE REASON
-
     is_bounded: bool = False  # by `to`: there is nothing to wait for
 
 
@@ -46,6 +45,11 @@ class Wanted:
     most: int
     form: Form
     most_bytes: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether records go out as they are stored, one behind the other."""
+        return self.form == "http" and self.filter.wants_all
 
     def following(self, found: Read) -> Wanted:
         """What comes behind an answer without messages."""
@@ -72,22 +76,24 @@ class Wanted:
 
 
 def _fill(found: Read, wanted: Wanted, reader: Reader, start: int, end: int) -> None:
-    plain = wanted.form == "http" and wanted.filter.wants_all
-    for chunk, places in _chunks(reader, start, end, wanted.filter, plain=plain):
-        if plain and not chunk.suspect and chunk.has_messages_only():
-            full = _take_run(found, wanted, chunk)
-        else:
-            full = _take_each(found, wanted, reader, chunk, places)
-        if full:
-            return
-    found.next = max(found.next, end)
+    at = max(start, found.first)
+    while at < end:
+        # A chunk is a megabyte: no more of it is read than can be wanted.
+        stop = min(end, at + wanted.most - found.count) if wanted.filter.wants_all else end
+        for chunk, places in _chunks(reader, at, stop, wanted):
+            if wanted.is_plain and not chunk.suspect and chunk.has_messages_only():
+                full = _take_run(found, wanted, chunk)
+            else:
+                full = _take_each(found, wanted, reader, chunk, places)
+            if full:
+                return
+        at = stop
+        found.next = max(found.next, at)
 
 
-def _chunks(
-    reader: Reader, start: int, end: int, wanted: Filter, *, plain: bool
-) -> Iterator[tuple[Chunk, Sequence[int]]]:
-    if not plain:
-        yield from select_chunks(reader, start, end, wanted)
+def _chunks(reader: Reader, start: int, end: int, wanted: Wanted) -> Iterator[tuple[Chunk, Sequence[int]]]:
+    if not wanted.is_plain:
+        yield from select_chunks(reader, start, end, wanted.filter)
         return
     for chunk in reader.chunks(start, end):
         yield chunk, range(len(chunk.entries))

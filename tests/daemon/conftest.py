@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.served import Served, serving
+from .served import Served, serving
 
 
 @pytest.fixture
