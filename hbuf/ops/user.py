@@ -38,6 +38,7 @@ from hbuf.store.users_file import changing, holder, read_users, write_users
 
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
 _ID_LENGTH = 8
+LEAST_FINGERPRINT = 16  # characters of a fingerprint that name a certificate
 
 
 class CertificateFiles(NamedTuple):
@@ -118,8 +119,11 @@ def revoke_token(root: Path, tenant: str | None, name: str, token_id: str) -> No
 
 
 def revoke_certificate(root: Path, tenant: str | None, name: str, fingerprint: str) -> None:
-    """`fingerprint` as `list_users` shows it, or as openssl does, with colons and in capitals."""
-    plain = fingerprint.replace(":", "").lower()
+    """`fingerprint` may be cut short, or be as openssl shows it, with colons and in capitals."""
+    wanted = fingerprint.replace(":", "").lower()
+    listed = [each.sha256 for each in read_users(_existing(root, tenant)).get(name).certificates]
+    meant = [each for each in listed if each.startswith(wanted) and len(wanted) >= LEAST_FINGERPRINT]
+    plain = meant[0] if len(meant) == 1 else wanted
 
     def change(users: Users) -> Users:
         return users.without_certificate(name, plain)
