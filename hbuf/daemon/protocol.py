@@ -28,6 +28,7 @@ LOG = logging.getLogger(__name__)
 _LINGER_SECONDS = 2.0  # what a client still sends behind a refusal is read for so long, so that it sees the answer
 _SWEEPS = 20  # in the time that a request may take
 _MOST_SWEEP_SECONDS = 5.0
+_POLL_SECONDS = 0.02
 _BODY_BUFFER_BYTES = 256 * 1024
 _SHORTEST_FIELD = 4  # "a:\r\n"
 _LINE_ENDS = 2
@@ -40,6 +41,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_body_bytes",
+        "_close_when_all_came",
         "_closing_since",
         "_connections",
         "_fault",
@@ -62,6 +64,7 @@ class Connection(RequestHandler):
         self._header_bytes = 0  # that have come of a header section
         self._incoming: StreamReader | None = None  # the body that has not come whole
         self._body_bytes = 0  # that have come of it, framing and all
+        self._close_when_all_came = False
         self._fault = False  # nothing that comes now is a request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -149,6 +152,20 @@ class Connection(RequestHandler):
         self._since = 0.0
         self._incoming = None
         self._header_bytes = 0
+        if self._close_when_all_came:
+            self.close()
+
+    @property
+    def is_body_coming(self) -> bool:
+        return self._incoming is not None and self.transport is not None
+
+    def close_when_answered(self) -> None:
+        """The request that is under way is the last. aiohttp's own close() would not read the rest of it."""
+        self._close_when_all_came = True
+        if not self._request_in_progress and not self._messages:
+            self.force_close()
+        elif self._incoming is None:
+            self.close()
 
     def _refuse(self, error: HbufError) -> None:
         """Answers where no request has come, and closes."""
@@ -276,6 +293,16 @@ class Connections(web.Server):
     def release(self) -> None:
         self.count -= 1
 
+    def pre_shutdown(self) -> None:
+        for connection in list(self.watched):
+            connection.close_when_answered()
+
+    async def all_came(self, seconds: float) -> None:
+        """What was begun to be sent has come, or did not in this time."""
+        end = self._loop.time() + seconds
+        while self._loop.time() < end and any(connection.is_body_coming for connection in self.watched):
+            await asyncio.sleep(_POLL_SECONDS)
+
     def start_sweeping(self) -> None:
         seconds = min(self.limits.request_seconds / _SWEEPS, _MOST_SWEEP_SECONDS)
         self._timer = self._loop.call_later(seconds, self._sweep)
@@ -302,6 +329,12 @@ class Runner(web.AppRunner):
     def __init__(self, app: web.Application, limits: Callable[[], Limits], **kwargs: Any) -> None:
         super().__init__(app, **kwargs)
         self._limits = limits
+
+    async def shutdown(self) -> None:
+        """Between the end of what is idle and the end of everything."""
+        await super().shutdown()
+        if isinstance(self.server, Connections):
+            await self.server.all_came(self._shutdown_timeout)
 
     async def _make_server(self) -> Connections:
         return Connections(await super()._make_server(), self._limits, **self._kwargs)

@@ -149,25 +149,22 @@ def test_every_address_is_listened_on(start_daemon: StartDaemon) -> None:
 
 def test_term_finishes_what_was_asked_and_closes_idle_connections(own_daemon: RunningDaemon) -> None:
     own_daemon.request("PUT", "/b/orders")
-    idle = own_daemon.raw()
-    busy = own_daemon.raw()
     body = b"a message that comes in two parts"
     head = f"POST /b/orders HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {own_daemon.token}\r\n"
-    busy.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:5])
-    wait_until(lambda: _is_in_progress(own_daemon), "the request is under way")
-    own_daemon.signal(signal.SIGTERM)
-    wait_until(lambda: own_daemon.lines("stopping"), "it stops")
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", own_daemon.port), timeout=DEADLINE_SECONDS)
-    busy.sendall(body[5:])
-    assert busy.recv(65536).startswith(b"HTTP/1.1 201 ")
-    assert idle.recv(1) == b""
+    with own_daemon.raw() as idle, own_daemon.raw() as busy:
+        busy.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:5])
+        wait_until(lambda: _is_in_progress(own_daemon), "the request is under way")
+        own_daemon.signal(signal.SIGTERM)
+        wait_until(lambda: own_daemon.lines("stopping"), "it stops")
+        assert idle.recv(1) == b""
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", own_daemon.port), timeout=DEADLINE_SECONDS)
+        busy.sendall(body[5:])
+        assert busy.recv(65536).startswith(b"HTTP/1.1 201 ")
     assert own_daemon.wait() == 0
     assert own_daemon.lines("stopped")
     own_daemon.start()
     assert own_daemon.request("GET", "/b/orders/1").body == body
-    idle.close()
-    busy.close()
 
 
 def _is_in_progress(daemon: RunningDaemon) -> bool:
