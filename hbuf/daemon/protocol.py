@@ -218,7 +218,7 @@ class Connection(RequestHandler):
         elif self._request_in_progress or self._messages:
             self._fail_body(error)
         else:
-            self._since = 0.0  # It was answered, and what it still sends is not waited for much longer.
+            self.force_close()  # It was answered, and had the time to see that.
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
