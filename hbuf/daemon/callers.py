@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hbuf.errors import HbufError, Unauthorized, UsageError
 from hbuf.format import names
-from hbuf.format.times import parse_time
+from hbuf.format.times import microseconds_of, parse_time
 from hbuf.format.users import SERVER, Action, Grant, Users, hash_of_secret, parse_token
 from hbuf.store.users_file import holder, read_users
 
@@ -196,16 +196,16 @@ class Callers:
             certificate = x509.load_der_x509_certificate(der)
             [tenant] = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
             [user] = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            return _Shown(
+                str(tenant.value),
+                str(user.value),
+                certificate.fingerprint(SHA256()).hex(),
+                microseconds_of(certificate.not_valid_before_utc),
+                microseconds_of(certificate.not_valid_after_utc),
+                any(_is_issued_by(certificate, authority) for authority in self._authorities),
+            )
         except ValueError:
             return None
-        return _Shown(
-            str(tenant.value),
-            str(user.value),
-            certificate.fingerprint(SHA256()).hex(),
-            int(certificate.not_valid_before_utc.timestamp() * 1_000_000),
-            int(certificate.not_valid_after_utc.timestamp() * 1_000_000),
-            any(_is_issued_by(certificate, authority) for authority in self._authorities),
-        )
 
 
 def _index(users: Users, tenant: str, state: tuple[int, ...] | None) -> _Holder:
@@ -241,11 +241,11 @@ def _authorities(pem: bytes, root: Path) -> list[x509.Certificate]:
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
     return True
 
