@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 _LOG = logging.getLogger(__name__)
-_NO_SECRET = hash_of_secret("")  # of no token: a token's secret has 43 characters
+_NO_HASH = "0" * 64  # what a secret is compared with where there is no such token
 # A file that changes twice within a tick of the file system's clock may look as it did after the first time.
 _SETTLED_NS = 50_000_000
 _KNOWN_CERTIFICATES = 1024
@@ -116,7 +116,7 @@ class Callers:
         found = self._holder(parsed.tenant).tokens.get(parsed.id) if parsed else None
         # The same work whether there is such a token or not.
         matches = hmac.compare_digest(
-            hash_of_secret(parsed.secret if parsed else ""), found.sha256 if found else _NO_SECRET
+            hash_of_secret(parsed.secret if parsed else ""), found.sha256 if found else _NO_HASH
         )
         if parsed is None or found is None or not matches or _has_expired(found.expires_us):
             raise _refused()
