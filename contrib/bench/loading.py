@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.load.address import Address
-from bench.programs import CHECKOUT
+from bench.programs import CHECKOUT, python_code
 
 BODY_BYTES = 100
 # What a load may take beyond its own time: starting, connecting, the answers that are still to come.
@@ -81,9 +81,9 @@ def live_load(server: Server, watch: str, target: str, *, messages: int, rate: f
     return Live(**_run("live", server.plan() | plan, messages / rate))
 
 
-def _run(name: str, plan: dict[str, object], seconds: float) -> dict[str, float]:
+def _run(name: str, plan: dict[str, object], seconds: float) -> dict[str, Any]:
     code = f"import sys; sys.path.insert(0, sys.argv[1])\nfrom bench.load.{name} import main\nmain()"
-    argv = [sys.executable, "-P", "-c", code, CHECKOUT / "contrib"]
+    argv = [*python_code(code), CHECKOUT / "contrib"]
     try:
         done = subprocess.run(
             argv, input=json.dumps(plan).encode(), stdout=subprocess.PIPE, timeout=seconds + _PATIENCE_SECONDS
@@ -92,9 +92,11 @@ def _run(name: str, plan: dict[str, object], seconds: float) -> dict[str, float]
         raise SystemExit(f"bench: the load {name} hangs: {_described(plan)}") from None
     if done.returncode:
         raise SystemExit(f"bench: the load {name} failed: {_described(plan)}")
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def _described(plan: dict[str, object]) -> str:
-    return ", ".join(f"{name} {plan[name]}" for name in ("kind", "address", "clients", "batch", "watch") if name in plan)
+    return ", ".join(
+        f"{name} {plan[name]}" for name in ("kind", "address", "clients", "batch", "watch") if name in plan
+    )

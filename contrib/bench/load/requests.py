@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 
-def http_append(buffer: str, body: bytes, authorization: str = "", content_type: str = "") -> bytes:
+
+def http_request(method: str, target: str, body: bytes, authorization: str = "", content_type: str = "") -> bytes:
     """`authorization` is a whole line, as admin.header has it."""
-    lines = [f"POST /b/{buffer} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
+    lines = [f"{method} {target} HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
     lines += [line for line in (authorization.strip(), content_type and f"content-type: {content_type}") if line]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def http_batch(buffer: str, bodies: list[bytes], authorization: str = "") -> bytes:
+def http_append(buffer: str, body: bytes, authorization: str = "", content_type: str = "") -> bytes:
+    return http_request("POST", f"/b/{buffer}", body, authorization, content_type)
+
+
+def http_batch(buffer: str, bodies: Sequence[bytes], authorization: str = "") -> bytes:
     records = b"".join(http_append(buffer, body) for body in bodies)
     return http_append(buffer, records, authorization, "application/http; msgtype=request")
 

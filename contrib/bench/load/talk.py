@@ -20,7 +20,9 @@ def talk(plan: dict[str, Any], client: int) -> Talk:
     """For one of the plan's clients, which appends so many messages at once."""
     kind, count = plan["kind"], plan["batch"]
     if kind == "redis":
-        return Talk(b"", lambda name, bodies: b"".join(redis_append(name, body) for body in bodies), RedisAnswers(count))
+        return Talk(
+            b"", lambda name, bodies: b"".join(redis_append(name, body) for body in bodies), RedisAnswers(count)
+        )
     if kind == "nats":
         inbox = f"_INBOX.{os.getpid()}.{client}"
         return Talk(
