@@ -90,8 +90,9 @@ class RedisRead:
     def feed(self, data: bytes) -> Seen:
         self._data += data
         found = _REDIS_ID.search(self._data)
-        numbers = _take_numbers(self._data) if found else []
-        return Seen(numbers, self._read(found[1])) if found and numbers else Seen([])
+        newest = bytes(found[1]) if found else b""
+        numbers = _take_numbers(self._data)
+        return Seen(numbers, self._read(newest)) if numbers else Seen([])
 
     def _read(self, after: bytes) -> bytes:
         return redis("XREAD", "COUNT", "1", "BLOCK", "0", "STREAMS", self._stream, after)

@@ -17,7 +17,7 @@ from bench.serving.process import started
 
 HTTPS, UNIX = "hbufd, HTTPS", "hbufd, Unix"
 # However the log names it: it was told to take any port.
-_PORT = re.compile(r"127\.0\.0\.1:([1-9]\d*)")
+_PORT = re.compile(r"https://127\.0\.0\.1:([1-9]\d*)")
 
 
 @contextlib.contextmanager

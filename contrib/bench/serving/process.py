@@ -21,9 +21,14 @@ _STOP_SECONDS = 30
 def started(argv: Sequence[str | Path], log: Path, serving: Callable[[], T | None]) -> Iterator[tuple[int, T]]:
     """The process, and what `serving` says once it serves. All that it prints goes to `log`."""
     with log.open("wb") as out:
-        # In a session of its own: ^C is for us, who stop it.
+        # In a session of its own: ^C is for us, who stop it. None of the user's own settings reach it.
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith("HBUF_")},
         )
     try:
         yield process.pid, _wait_for(process, log, serving)
