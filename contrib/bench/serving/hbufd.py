@@ -19,6 +19,8 @@ HTTPS, UNIX = "hbufd, HTTPS", "hbufd, Unix"
 # However the log names it: it was told to take any port.
 _PORT = re.compile(r"https://127\.0\.0\.1:([1-9]\d*)")
 
+_ANSWER_SECONDS = 30
+
 
 @contextlib.contextmanager
 def serve_hbufd(directory: Path, *, profile: Path | None = None) -> Iterator[dict[str, Server]]:
@@ -64,6 +66,7 @@ def _ask(server: Server, requests: list[bytes]) -> None:
     """One after the other."""
     answers = HttpAnswers()
     with server.address.connect() as connection:
+        connection.settimeout(_ANSWER_SECONDS)
         for request in requests:
             connection.sendall(request)
             while not answers.complete(data := connection.recv(65536)):
