@@ -2,7 +2,7 @@
 
 append   one message a request with 1 and 32 clients, batches of 1,000 with 1 and 4
 signed   a signed buffer with 32 clients, beside a plain one
-buffers  32 clients that append to 1,000 buffers: speed, memory, open files
+buffers  32 clients that append to many buffers: speed, memory, open files
 read     a whole buffer, beside read() of its files
 live     one writer at a steady rate, one reader who waits: when it is acknowledged, when it is seen
 
@@ -68,7 +68,9 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
         found |= servers.enter_context(serve_redis(directory, certificate))
         found |= servers.enter_context(serve_nats(directory))
         found |= servers.enter_context(serve_hbufd(directory))
-        place = Place(directory, found, options.messages, options.repeat, options.seconds, options.live_messages)
+        place = Place(
+            directory, found, options.messages, options.repeat, options.seconds, options.buffers, options.live_messages
+        )
         for group in options.only or GROUPS:
             print(f"bench: {group}", file=sys.stderr)
             rows += GROUPS[group](place)
@@ -81,14 +83,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--live-messages", type=int, default=3000, metavar="N", help="whose latency is measured, 500 a second (3000)"
     )
+    parser.add_argument("--buffers", type=int, default=1000, metavar="N", help="of the group of that name (1000)")
     parser.add_argument("--quick", action="store_true", help="everything with small numbers, to see that it works")
     parser.add_argument("--only", action="append", choices=list(GROUPS), help="measure one group (repeatable)")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="instead, write a profile of hbufd with 32 clients"
     )
     options = checked_options(parser)
-    if options.seconds <= 0 or options.live_messages < 1:
-        parser.error("--seconds and --live-messages are more than 0")
+    if options.seconds <= 0 or options.live_messages < 1 or options.buffers < 1:
+        parser.error("--seconds, --live-messages and --buffers are more than 0")
     if options.quick:
-        options.messages, options.repeat, options.seconds, options.live_messages = 2000, 1, 0.05, 50
+        options.messages, options.repeat, options.seconds = 2000, 1, 0.05
+        options.buffers, options.live_messages = 100, 50
     return options

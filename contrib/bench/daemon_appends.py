@@ -20,7 +20,7 @@ LIBRARY, FILE = "hbuf.append, no server", "write + fdatasync"
 _ALONE = {LIBRARY: "hbuf", FILE: "file"}
 # Clients, and messages a request.
 _SHAPES = ((1, 1), (32, 1), (1, 1000), (4, 1000))
-_CLIENTS, _BUFFERS = 32, 1000
+_CLIENTS = 32
 # Each way to the daemon, and what stands beside it: Redis with TLS beside HTTPS.
 BESIDE = {
     HTTPS: (f"{CEILING}, HTTPS", f"{AIOHTTP}, HTTPS", TLS, NATS, LIBRARY, FILE),
@@ -81,7 +81,7 @@ def _append_rows(place: Place, clients: int, batch: int) -> list[Row]:
             ("p99 of an answer", "ms", lambda one: one.appended.p99),
             ("CPU of the server, a message", "µs", lambda one: one.server_microseconds),
         ):
-            rows += [_row(runs, group, ours, what, unit, beside, value) for beside in (others[1], others[2], NATS)]
+            rows += [_row(runs, group, ours, what, unit, beside, value) for beside in others[1:4]]
     return rows
 
 
@@ -103,7 +103,7 @@ def signed_rows(place: Place) -> list[Row]:
 
 def buffers_rows(place: Place) -> list[Row]:
     """Appending to each in turn; the daemon's memory and open files, before and after it got them."""
-    group = f"append to {_BUFFERS:,} buffers, {_CLIENTS} clients"
+    group = f"append to {place.buffers:,} buffers, {_CLIENTS} clients"
     pid = place.servers[HTTPS].pid
     memory, files = resident_megabytes(pid), open_files(pid)
     runs, besides = _Runs(place), {}
@@ -114,7 +114,7 @@ def buffers_rows(place: Place) -> list[Row]:
         # Both ways to a server are to the same buffers.
         for ways in ((HTTPS, UNIX), (TLS, PLAIN)):
             if ways[0] in place.servers:
-                targets = made.enter_context(place.targets(place.servers[ways[0]], _BUFFERS))
+                targets = made.enter_context(place.targets(place.servers[ways[0]], place.buffers))
                 for name in ways:
                     runs.add(name, partial(place.append_to, place.servers[name], targets, clients=_CLIENTS))
         rows = runs.rows(group, besides)

@@ -41,6 +41,7 @@ class Place:
     messages: int  # the most of a run, and those that are read
     repeats: int
     seconds: float  # the most of a run
+    buffers: int  # when there are many
     live_messages: int
     _made: int = field(default=0)
 
