@@ -41,6 +41,9 @@ GROUPS: dict[str, Callable[[Place], list[Row]]] = {
 # Not /tmp, which may be memory: what is measured is the disk.
 _WHERE = Path("/var/tmp")  # noqa: S108  a directory with a random name is made there
 
+# So long that the start is no large part of it.
+_PROFILE_SECONDS = 10
+
 
 def main() -> None:
     options = _options()
@@ -48,7 +51,8 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="hbuf-bench-", dir=options.dir or _WHERE) as name:
             if options.profile:
-                daemon_profile.profile_daemon(Path(name), options.profile, options.seconds, options.messages)
+                seconds = options.seconds if options.quick else max(options.seconds, _PROFILE_SECONDS)
+                daemon_profile.profile_daemon(Path(name), options.profile, seconds)
             else:
                 _measure(options, Path(name))
     except KeyboardInterrupt:
@@ -68,9 +72,8 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
         found |= servers.enter_context(serve_redis(directory, certificate))
         found |= servers.enter_context(serve_nats(directory))
         found |= servers.enter_context(serve_hbufd(directory))
-        place = Place(
-            directory, found, options.messages, options.repeat, options.seconds, options.buffers, options.live_messages
-        )
+        numbers = (options.messages, options.repeat, options.seconds, options.buffers, options.live_messages)
+        place = Place(directory, found, *numbers, warm_up=not options.quick)
         for group in options.only or GROUPS:
             print(f"bench: {group}", file=sys.stderr)
             rows += GROUPS[group](place)

@@ -50,7 +50,7 @@ class _Runs:
         self._runs[name] = partial(self._place.append_alone, _ALONE[name], batch)
 
     def rows(self, group: str, besides: Mapping[str, tuple[str, ...]]) -> list[Row]:
-        found = in_turns(self._runs, self._place.repeats)
+        found = in_turns(self._runs, self._place.repeats, warm_up=self._place.warm_up)
         return [
             rate_row(group, ours, found[ours], beside, found.get(beside), 1, "messages/s")
             for ours, others in besides.items()
@@ -59,7 +59,11 @@ class _Runs:
 
     def median(self, name: str, value: Callable[[Measured], float]) -> float | None:
         """Without the run that warmed up; None of what is not installed."""
-        return statistics.median(map(value, self._measured[name][1:])) if name in self._measured else None
+        return (
+            statistics.median(map(value, self._measured[name][int(self._place.warm_up) :]))
+            if name in self._measured
+            else None
+        )
 
 
 def append_rows(place: Place) -> list[Row]:

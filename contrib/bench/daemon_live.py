@@ -13,7 +13,6 @@ from bench.serving.redis import PLAIN, TLS
 from bench.table import Row
 
 _A_SECOND = 500
-_TURNS = 3
 _MOMENTS: dict[str, Callable[[Live], float]] = {
     "acknowledged, p50": lambda live: live.acknowledged_p50,
     "acknowledged, p99": lambda live: live.acknowledged_p99,
@@ -28,8 +27,8 @@ _SAID = {"events": "event stream", "wait": "wait=", "redis": "XREAD BLOCK", "nat
 def live_rows(place: Place) -> list[Row]:
     """In turns, a part of the messages in each: the median of the turns counts."""
     found: dict[tuple[str, str], list[Live]] = {}
-    messages = max(place.live_messages // _TURNS, 1)
-    for _ in range(_TURNS):
+    messages = max(place.live_messages // place.repeats, 1)
+    for _ in range(place.repeats):
         for name, watches in _WATCHES.items():
             for watch in watches if name in place.servers else ():
                 with place.targets(place.servers[name], 1) as (target,):

@@ -29,7 +29,9 @@ def read_rows(place: Place) -> list[Row]:
         for form in _FORMS
     }
     reads = {name: (lambda read=read: _timed(read())) for name, read in runs.items()}
-    found = in_turns(reads | {_FILES: lambda: _timed(read_files(files))}, place.repeats, quick=[_FILES])
+    found = in_turns(
+        reads | {_FILES: lambda: _timed(read_files(files))}, place.repeats, quick=[_FILES], warm_up=place.warm_up
+    )
     group = f"read {filled.messages:,} messages, {megabytes:,.0f} MB"
     return [
         rate_row(group, name, found[name], _FILES, found[_FILES], amount, unit)

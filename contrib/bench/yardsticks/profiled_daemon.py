@@ -2,6 +2,7 @@
 
 When it ends, FILE has what took the most time by itself, and what did with all that it called, as text. cProfile
 makes small functions look dearer than they are: it is there to say where the time goes, not how much there is.
+`get` of a queue, `acquire` of a lock and `run` of the loop are, for the most part, waiting.
 """
 
 from __future__ import annotations
