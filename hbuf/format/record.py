@@ -44,15 +44,15 @@ def encode_messages(
     own_lines: Iterable[bytes],
     *,
     offset: int,
-    flags: int = 0,
+    flags: Iterable[int] = itertools.repeat(0),
     method: str = "POST",
     seal: Seal | None = None,
     sign: Sign | None = None,
 ) -> Batch:
     """Chains `bodies` behind the record `prev`, as messages `first`, `first + 1`, …, at `offset` of a segment.
 
-    `fields` and `own_lines` (encoded lines of the head) give one value a body; `itertools.repeat` shares one.
-    `salts` is None in a buffer that is not erasable; `flags` are those of every index entry. `seal` encrypts each
+    `fields`, `own_lines` (encoded lines of the head) and `flags` give one value a body; `itertools.repeat` shares one.
+    `salts` is None in a buffer that is not erasable; `flags` are those of the index entries. `seal` encrypts each
     body. With `sign` the last record is signed.
     """
     head_format = (
@@ -68,7 +68,9 @@ def encode_messages(
     salt_at = 0
     longer = 0 if seal is None else TAG_BYTES
     # The hot path of every append: everything that can be done once a batch is done above.
-    for body, (field_lines, key_offset, key_length, tags_length), own in zip(bodies, fields, own_lines, strict=False):
+    for body, (field_lines, key_offset, key_length, tags_length), own, flag in zip(
+        bodies, fields, own_lines, flags, strict=False
+    ):
         length = len(body) + longer
         head = head_format % (seq, own, length)
         if salts is not None:
@@ -88,7 +90,7 @@ def encode_messages(
         section_length = len(record) - length - 2
         records.append(record)
         entries.append(
-            pack(time_us, offset, length, section_length, head_length, key_at, key_length, tags_length, flags,
+            pack(time_us, offset, length, section_length, head_length, key_at, key_length, tags_length, flag,
                  int(prev[:8], 16))
         )  # fmt: skip
         ids.append(prev)
@@ -115,7 +117,7 @@ def encode_deletes(
     bodies, no_fields = [b""] * len(own_lines), itertools.repeat(NO_FIELDS)
     return encode_messages(
         hasher, buffer_name, prev, first, time_us, salts, bodies, no_fields, own_lines,
-        offset=offset, flags=FLAG_DELETE, method="DELETE", sign=sign,
+        offset=offset, flags=itertools.repeat(FLAG_DELETE), method="DELETE", sign=sign,
     )  # fmt: skip
 
 

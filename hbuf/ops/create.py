@@ -16,7 +16,7 @@ from hbuf.store.signing import Signer
 
 
 def create(
-    path: str,
+    buffer: str | BufferDirectory,
     values: Mapping[str, str] | None = None,
     *,
     may_exist: bool = False,
@@ -24,12 +24,12 @@ def create(
     recovery_key: bytes | None = None,
     recipients: Sequence[str] = (),
 ) -> bool:
-    """Makes the buffer at `path`, with settings given as text. Returns False where it was there and may be.
+    """Makes a buffer, with settings given as text. Returns False where it was there and may be.
 
     With `signer` it is signed from its first record on, and `recovery_key` may start a new line of keys later.
     Bodies are encrypted to `recipients`, public keys as text.
     """
-    directory = BufferDirectory(path)
+    directory = buffer if isinstance(buffer, BufferDirectory) else BufferDirectory(buffer)
     if directory.name.startswith("_") and not directory.exists():
         raise UsageError(
             f"'{directory.name}' cannot be a buffer's name", hint="a leading '_' is for hbuf's own buffers"

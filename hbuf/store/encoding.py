@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hbuf.format import names
-from hbuf.format.index import FLAG_ENCRYPTED, FLAG_UNIT
+from hbuf.format.index import FLAG_ENCRYPTED
 from hbuf.format.record import (
     Batch,
     behind_put,
@@ -20,7 +20,7 @@ from hbuf.format.settings import Settings, encode_settings
 from hbuf.store.data_keys import DataKey, DrawnKey, recipients_bytes
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.index_file import pread_all
-from hbuf.store.outgoing import Outgoing
+from hbuf.store.outgoing import Columns
 from hbuf.store.signed_writing import Signing
 from hbuf.store.tail import Opening, Tail
 
@@ -32,12 +32,12 @@ class Encoder:
         self._salts = salts
         self._data_key: DataKey | None = None
 
-    def messages(self, tail: Tail, part: Outgoing, time_us: int) -> Batch:
+    def messages(self, tail: Tail, columns: Columns, time_us: int) -> Batch:
         opening = tail.opening
-        prev, offset, own_lines = tail.prev, tail.length, part.each_own_lines()
-        put, flags, key = b"", FLAG_UNIT if part.unit else 0, None
+        prev, offset, own_lines, flags = tail.prev, tail.length, columns.own_lines, columns.flags
+        put, key = b"", None
         if opening.settings.recipients:
-            flags |= FLAG_ENCRYPTED
+            flags = (flag | FLAG_ENCRYPTED for flag in flags)
             if self._data_key is None or not _is_brought(tail, self._data_key):
                 put, prev = self._bring_data_key(tail, time_us)
                 offset += len(put)
@@ -51,9 +51,9 @@ class Encoder:
             prev,
             tail.next_seq,
             time_us,
-            self._salts(len(part.bodies)) if opening.settings.erasable else None,
-            part.bodies,
-            part.each_fields(),
+            self._salts(len(columns.bodies)) if opening.settings.erasable else None,
+            columns.bodies,
+            columns.fields,
             own_lines,
             offset=offset,
             flags=flags,

@@ -26,8 +26,11 @@ class Gate:
         self._busy_since = 0.0  # since when it has been taken again right after it was left
         self._left_at = 0.0
 
-    def enter(self, timeout_seconds: float, *, even_closed: bool = False) -> None:
-        """Takes the lock of a buffer that is not paused (nor closed), waiting for it; else raises."""
+    def enter(self, timeout_seconds: float, *, even_closed: bool = False, wait_paused: bool = True) -> None:
+        """Takes the lock of a buffer that is not paused (nor closed), waiting for it; else raises.
+
+        Without `wait_paused` only other writers are waited for, not the end of a pause.
+        """
         deadline = time.monotonic() + timeout_seconds
         self._yield_sometimes()
         pause: Marker | None = None
@@ -48,7 +51,7 @@ class Gate:
                 self._lock.release()
                 raise
             self._lock.release()
-            if time.monotonic() >= deadline:
+            if not wait_paused or time.monotonic() >= deadline:
                 raise self._paused(pause)
             time.sleep(_POLL_SECONDS)
 

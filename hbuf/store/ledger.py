@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from hbuf.store.directory import BufferDirectory
-from hbuf.store.outgoing import Outgoing
+from hbuf.store.outgoing import Numbers, Outgoing, numbers_of
 from hbuf.store.producers import Producers, save_producers
 from hbuf.store.seal import producers_until
 from hbuf.store.tail import Tail
@@ -22,22 +22,21 @@ class Ledger:
         self._known: Producers | None = None
         self._saved = 0
 
-    def last_numbers(self, outgoing: Outgoing, tail: Tail) -> Mapping[bytes, tuple[int, int]]:
-        if outgoing.producers is None:
-            return {}
+    def last_numbers(self, tail: Tail) -> Numbers:
+        """The last number of each producer, and the number of the message that has it."""
         if self._known is None or self._known.as_of != tail.next_seq - 1:
             self._known = producers_until(self._directory, tail.next_seq - 1)
         return self._known.last
 
-    def note(self, part: Outgoing, first: int, last_id: bytes) -> None:
+    def note(self, parts: Iterable[Outgoing], first: int, last_id: bytes) -> None:
         """Messages `first`, `first + 1`, … were appended."""
         known = self._known
         if known is None or known.as_of != first - 1:
             return
-        for seq, producer in enumerate(part.producers or (), first):
-            if producer is not None:
-                known.last[producer[0]] = (producer[1], seq)
-        known.as_of, known.as_of_id = first + len(part.bodies) - 1, last_id
+        for part in parts:
+            known.last.update(numbers_of(part, first))
+            first += len(part.bodies)
+        known.as_of, known.as_of_id = first - 1, last_id
 
     def known_until(self, seq: int) -> Producers:
         """What the log says up to message `seq`, or further where more is known already."""

@@ -30,6 +30,17 @@ class ListedSegments:
         for first in [first for first in self._views if first < self._firsts[0]]:
             self._views.pop(first).close()
 
+    @property
+    def index_bytes(self) -> int:
+        """How much of indexes is in memory."""
+        return sum(len(view.entries) for view in self._views.values())
+
+    def let_go_of_old(self) -> None:
+        """Closes all segments but the newest and the one that was opened last: for a reader that is kept for long."""
+        for first in list(self._views)[:-1]:
+            if first != self._firsts[-1]:
+                self._views.pop(first).close()
+
     def _again_if_retired(self, look: Callable[[], _Found]) -> _Found:
         """What `look` finds. Where a segment was retired before it could be opened, the segments are listed again."""
         while True:

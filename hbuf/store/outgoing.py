@@ -5,21 +5,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from hbuf.errors import ProducerGap
 from hbuf.format.fields import NO_FIELDS, Fields
+from hbuf.format.index import FLAG_UNIT
 from hbuf.format.record import encode_own_lines
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """Messages to append, in columns. One `Fields` serves all of them, or there is one for each."""
+    """Messages to append, in columns. One `Fields` serves all of them, or there is one for each.
+
+    `after` is the id that the last numbered record must have: they are stored only if nobody else came first.
+    """
 
     bodies: Sequence[bytes]
     fields: Fields | Sequence[Fields] = NO_FIELDS
     producers: Sequence[tuple[bytes, int] | None] | None = None
     unit: bool = False
     strict_seq: bool = False
+    after: bytes | None = None
 
     def part(self, start: int, end: int | None = None) -> Outgoing:
         fields = self.fields if isinstance(self.fields, Fields) else self.fields[start:end]
@@ -42,6 +49,10 @@ class Outgoing:
     def each_fields(self) -> Iterable[Fields]:
         return itertools.repeat(self.fields) if isinstance(self.fields, Fields) else self.fields
 
+    def columns(self) -> Columns:
+        flags = itertools.repeat(FLAG_UNIT if self.unit else 0)
+        return Columns(self.bodies, self.each_fields(), self.each_own_lines(), flags)
+
     def each_own_lines(self) -> Iterable[bytes]:
         if not self.unit and self.producers is None:
             return itertools.repeat(b"")
@@ -51,6 +62,32 @@ class Outgoing:
             encode_own_lines(unit=(i, size) if self.unit else None, producer=producer)
             for i, producer in enumerate(producers, 1)
         ]
+
+
+class Columns(NamedTuple):
+    """Messages as they are encoded. All but `bodies` may be endless."""
+
+    bodies: Sequence[bytes]
+    fields: Iterable[Fields]
+    own_lines: Iterable[bytes]
+    flags: Iterable[int]
+
+
+def joined(parts: Sequence[Outgoing]) -> Columns:
+    """Messages of several senders, one behind the other; the units among them stay units."""
+    if len(parts) == 1:
+        return parts[0].columns()
+    bodies: list[bytes] = []
+    fields: list[Fields] = []
+    own_lines: list[bytes] = []
+    flags: list[int] = []
+    for part in parts:
+        size = len(part.bodies)
+        bodies += part.bodies
+        fields += itertools.islice(part.each_fields(), size)
+        own_lines += itertools.islice(part.each_own_lines(), size)
+        flags += [FLAG_UNIT if part.unit else 0] * size
+    return Columns(bodies, fields, own_lines, flags)
 
 
 @dataclass(slots=True)
@@ -78,8 +115,25 @@ class Appended:
         self.times_us += following.times_us
 
 
-def fresh_places(outgoing: Outgoing, known: Mapping[bytes, tuple[int, int]], done: Appended) -> list[int]:
-    """Which messages are new: a producer's number that is not greater than its last is a duplicate."""
+def numbers_of(outgoing: Outgoing, first: int) -> dict[bytes, tuple[int, int]]:
+    """The last number of each of its producers, and of the message that has it, if the first becomes `first`."""
+    return {
+        producer[0]: (producer[1], seq)
+        for seq, producer in enumerate(outgoing.producers or (), first)
+        if producer is not None
+    }
+
+
+Numbers = Mapping[bytes, tuple[int, int]]  # the last number of each producer, and of the message that has it
+
+
+def fresh_places(
+    outgoing: Outgoing, known: Numbers, done: Appended, ahead: Numbers = MappingProxyType({})
+) -> list[int]:
+    """Which messages are new: a producer's number that is not greater than its last is a duplicate.
+
+    `ahead` is what will be known when those have been stored that are to be written first.
+    """
     if outgoing.producers is None:
         return list(range(len(outgoing.bodies)))
     last: dict[bytes, tuple[int, int]] = {}
@@ -87,7 +141,7 @@ def fresh_places(outgoing: Outgoing, known: Mapping[bytes, tuple[int, int]], don
     for place, producer in enumerate(outgoing.producers):
         if producer is not None:
             name, number = producer
-            before = last.get(name) or known.get(name)
+            before = last.get(name) or ahead.get(name) or known.get(name)
             if before and number <= before[0]:
                 done.duplicates.add(place)
                 done.seqs[place] = before[1] if number == before[0] else 0

@@ -13,7 +13,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, StorageFailed, TooLarge
+from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, PreconditionFailed, StorageFailed, TooLarge
 from hbuf.format import names
 from hbuf.format.record import Batch
 from hbuf.format.settings import Settings, encode_settings
@@ -26,8 +26,9 @@ from hbuf.store.gate import Gate
 from hbuf.store.index_file import read_index_header
 from hbuf.store.ledger import Ledger
 from hbuf.store.markers import write_marker
-from hbuf.store.outgoing import Appended, Outgoing, fresh_places
+from hbuf.store.outgoing import Appended, Numbers, Outgoing, fresh_places, joined
 from hbuf.store.recover import Stranded, open_tail
+from hbuf.store.run import Run
 from hbuf.store.seal import build_tags
 from hbuf.store.segment_file import PlainSegment
 from hbuf.store.settings_file import settings_file_fault
@@ -36,6 +37,7 @@ from hbuf.store.signing import RecoveryKey, Signer
 from hbuf.store.tail import Tail, read_opening
 
 MAX_UNIT_BYTES = 1024**3
+_MAX_RUN_BYTES = 256 * 1024**2  # of several senders in one write; a single one may have more
 _DAY_US = 86_400_000_000
 _COMPRESS_WAIT_SECONDS = 1  # for the lock; what is not compressed now, hbuf-compress does later
 
@@ -49,6 +51,7 @@ class Writer:
         *,
         sync: bool = True,
         timeout_seconds: float = 0,
+        wait_paused: bool = True,
         clock: Clock | None = None,
         salts: Callable[[int], bytes] = draw_salts,
         notice: Callable[[str], None] = lambda line: None,
@@ -60,6 +63,7 @@ class Writer:
         directory.require()
         self.directory = directory
         self.timeout_seconds = timeout_seconds
+        self._wait_paused = wait_paused
         self._sync = sync
         self._clock = clock or SystemClock()
         self._notice = notice
@@ -89,7 +93,7 @@ class Writer:
         if self._failed:
             raise self._failed
         try:
-            self._gate.enter(self.timeout_seconds)
+            self._gate.enter(self.timeout_seconds, wait_paused=self._wait_paused)
             try:
                 tail = self._current_tail()
                 if self.directory.erasing.exists():
@@ -124,9 +128,10 @@ class Writer:
         done = Appended.of(len(outgoing.bodies))
         try:
             with self.locked() as tail:
-                places = fresh_places(outgoing, self._ledger.last_numbers(outgoing, tail), done)
+                places = fresh_places(outgoing, self._known_numbers(outgoing, tail), done)
                 fresh = outgoing if len(places) == len(outgoing.bodies) else outgoing.only(places)
                 if places:
+                    self._require_last(outgoing, tail)
                     sizes = self._sizes(fresh, tail)
                     end = self._make_room(sizes, unit=outgoing.unit)
                     self._append_part(fresh.part(0, end), places[:end], done)
@@ -136,6 +141,24 @@ class Writer:
         finally:
             self.seal_rolled()
         return done
+
+    def append_together(self, requests: Sequence[Outgoing]) -> list[Appended | HbufError]:
+        """Stores what several senders ask for, in order, with one write, one sync and one signature a segment.
+
+        Each request is stored whole, or has its own error. None is longer than one unit or one message. Whoever calls
+        it calls `seal_rolled` when the senders have been told.
+        """
+        results: dict[int, Appended | HbufError] = {}
+        try:
+            with self.locked():
+                start = 0
+                while start < len(requests):
+                    start = self._append_run(requests, start, results)
+                self._ledger.save_sometimes()
+        except HbufError as error:
+            for place in range(len(requests)):
+                results.setdefault(place, error)
+        return [results[place] for place in range(len(requests))]
 
     def append_deletes(self, own_lines: Sequence[bytes]) -> None:
         """Stores records that say what was erased or retired: on disk when it returns. For who holds the lock."""
@@ -278,11 +301,62 @@ class Writer:
         age_us = self._clock.now_us() - tail.opening.time_us
         return settings.segment_age is not None and age_us > settings.segment_age * 1_000_000
 
+    def _known_numbers(self, outgoing: Outgoing, tail: Tail) -> Numbers:
+        return self._ledger.last_numbers(tail) if outgoing.producers is not None else {}
+
+    def _require_last(self, outgoing: Outgoing, tail: Tail, *, others_first: bool = False) -> None:
+        """Refuses what was to be stored only if nobody else came first."""
+        last = tail.prev if tail.count else tail.opening.prev
+        if outgoing.after is not None and (others_first or outgoing.after != last):
+            raise PreconditionFailed(f"{self.directory.shown}: the last message is not {outgoing.after.decode()}")
+
+    def _append_run(self, requests: Sequence[Outgoing], start: int, results: dict[int, Appended | HbufError]) -> int:
+        """Stores requests from `start` on, as many as fit into the segment. Returns which is the next."""
+        run = Run()
+        end = start
+        for request in requests[start:]:
+            try:
+                tail = self._the_tail()
+                done = Appended.of(len(request.bodies))
+                places = fresh_places(request, self._known_numbers(request, tail), done, run.numbers)
+                fresh = request if len(places) == len(request.bodies) else request.only(places)
+                if places:
+                    self._require_last(request, tail, others_first=bool(run.count))
+                    size = sum(self._sizes(fresh, tail))
+                    if not run.count:
+                        self._make_room([size], unit=True)
+                    elif not self._fits_behind(run, size):
+                        break
+                    run.size += size
+                run.take(end, fresh, places, done, self._the_tail().next_seq)
+            except HbufError as error:
+                results[end] = error
+            end += 1
+        if run.count:
+            self._store_run(run)
+        results.update(run.done)
+        return end
+
+    def _fits_behind(self, run: Run, size: int) -> bool:
+        tail = self._the_tail()
+        settings = tail.opening.settings
+        if settings.segment_messages is not None and tail.count + run.count >= settings.segment_messages:
+            return False
+        return tail.length + run.size + size <= settings.segment_bytes and run.size + size <= _MAX_RUN_BYTES
+
+    def _store_run(self, run: Run) -> None:
+        tail = self._the_tail()
+        time_us, first = self._next_time(tail), tail.next_seq
+        batch = self._encoder.messages(tail, joined(run.parts), time_us)
+        self._store(tail, batch, time_us)
+        run.settle(first, batch.ids, time_us)
+        self._ledger.note(run.parts, first, tail.prev)
+
     def _append_part(self, part: Outgoing, places: Sequence[int], done: Appended) -> None:
         tail = self._the_tail()
         time_us = self._next_time(tail)
         count = len(part.bodies)
-        batch = self._encoder.messages(tail, part, time_us)
+        batch = self._encoder.messages(tail, part.columns(), time_us)
         first = tail.next_seq
         self._store(tail, batch, time_us)
         if len(done.ids) == count:
@@ -290,7 +364,7 @@ class Writer:
         else:
             for place, seq, record_id in zip(places, range(first, first + count), batch.ids, strict=True):
                 done.seqs[place], done.ids[place], done.times_us[place] = seq, record_id, time_us
-        self._ledger.note(part, first, tail.prev)
+        self._ledger.note([part], first, tail.prev)
 
     def _store(self, tail: Tail, batch: Batch, time_us: int) -> None:
         self._commit(tail, batch.data, batch.entries)
@@ -368,6 +442,11 @@ class Writer:
             raise Damaged(f"{self.directory.segment(first).name}: changed while it was made")
         self._signing.take_key(found.opening)
         return found
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether there is something for `seal_rolled` to do."""
+        return bool(self._sealed)
 
     def seal_rolled(self) -> None:
         """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need.

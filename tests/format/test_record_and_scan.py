@@ -1,6 +1,7 @@
 """What is encoded is scanned back the same and has no faults; what is changed afterwards is noticed, in its place."""
 
 import base64
+import itertools
 from itertools import repeat
 
 import pytest
@@ -93,7 +94,7 @@ def test_entries_of_encoding_and_of_scanning_are_the_same(
     ]
     batch = encode_messages(
         BLAKE3, "o", ZERO_ID, 9, TIME_US, salts_of(len(drafts)), [body for body, _ in drafts], fields, own,
-        offset=1000, flags=FLAG_UNIT if in_unit else 0,
+        offset=1000, flags=itertools.repeat(FLAG_UNIT if in_unit else 0),
     )  # fmt: skip
     encoded = EntryBuilder(1000).encode_entries(scan(batch.data).records, 1000)
     assert encoded == batch.entries
