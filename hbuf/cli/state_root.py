@@ -1,15 +1,20 @@
-"""Where the daemon keeps everything, unless it is told another place."""
+"""Where the daemon of this machine, or of this user, keeps everything unless it is told otherwise."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from hbuf.errors import UsageError
+
 
 def state_root() -> Path:
-    """`/var/lib/hbuf` for root, and `hbuf` in `XDG_STATE_HOME` for others."""
+    """`/var/lib/hbuf` for root, and `hbuf` among the user's own state for others."""
     if os.geteuid() == 0:
         return Path("/var/lib/hbuf")
     state = os.environ.get("XDG_STATE_HOME", "")
+    # A path that is not absolute counts as not set, as the XDG base directory specification has it.
     base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~/.local/state"))
+    if not base.is_absolute():
+        raise UsageError("there is no home directory to look for the daemon's root in", hint="--root names one")
     return base / "hbuf"

@@ -144,8 +144,9 @@ class RemoteReader:
     def segment_shown(self, first: int) -> str:
         return f"{self.shown}: {self._segments.file(first)}"
 
-    def start_before(self, first: int, seq: int) -> int:
-        return 0
+    def before(self, first: int, seq: int) -> tuple[int, int]:
+        """All of the segment: message `seq` ends the search."""
+        return 0, self._segments.segment(first).length
 
     # Asking
 

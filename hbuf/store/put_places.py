@@ -22,7 +22,7 @@ class Segments(Protocol):
 
     def segment_shown(self, first: int) -> str: ...
 
-    def start_before(self, first: int, seq: int) -> int: ...
+    def before(self, first: int, seq: int) -> tuple[int, int]: ...
 
 
 def opening_of(segments: Segments, first: int) -> Opening:
@@ -50,8 +50,8 @@ def id_before(segments: Segments, first: int, seq: int) -> bytes:
     """The id of the record before message `seq`: no more is read than lies between."""
     prev = b""
     with fsops.os_errors(segments.shown):
-        segment, start = segments.segment(first), segments.start_before(first, seq)
-        for window in windows(segment, start, segment.length, seq - 2 if start else first - 1):
+        segment, (start, end) = segments.segment(first), segments.before(first, seq)
+        for window in windows(segment, start, end, seq - 2 if start else first - 1):
             for record in window.records:
                 if record.seq == seq:
                     return prev

@@ -327,11 +327,11 @@ class Reader(ListedSegments):
     def segment_shown(self, first: int) -> str:
         return self.directory.segment_shown(first)
 
-    def start_before(self, first: int, seq: int) -> int:
-        """A byte of segment `first` where a record before message `seq` begins: the last that is listed."""
+    def before(self, first: int, seq: int) -> tuple[int, int]:
+        """From where to where the records of a segment lie of which the last is the one before message `seq`."""
         view = self.view(first)
         place = view.place_of(seq)
-        return view.entry(place - 1).offset if place else 0
+        return view.entry(place - 1).offset if place else 0, view.entry(place).offset
 
     def view(self, first: int) -> View:
         """A segment, open, with what may be shown of it."""
