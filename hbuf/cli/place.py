@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
@@ -41,8 +40,6 @@ def refuse_for_url(argument: str, option: str, given: object, hint: str | None =
     """For options that only a directory can serve."""
     if given and is_url(argument):
         raise UsageError(f"{option} is for a directory, and {argument} is a URL", hint=hint)
-
-
 
 
 def _noticer(program: str, argument: str) -> Callable[[str], None]:

@@ -112,7 +112,9 @@ def _end(reader: Readable, until_us: int | None) -> int:
     return reader.end_seq if until_us is None else min(reader.first_at(until_us), reader.end_seq)
 
 
-def _start(reader: Readable, place: str | None, lines: int, since: str | None, until_us: int | None, now_us: int) -> int:
+def _start(
+    reader: Readable, place: str | None, lines: int, since: str | None, until_us: int | None, now_us: int
+) -> int:
     if place is not None:
         start = reader.resolve(parse_place(place, now_us))
     elif since is not None:

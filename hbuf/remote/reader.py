@@ -234,4 +234,3 @@ def _runs(records: list[Record]) -> Iterator[list[Record]]:
     """Records whose numbers follow each other."""
     for _, run in itertools.groupby(enumerate(records), lambda placed: placed[1].seq - placed[0]):
         yield [record for _, record in run]
-

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 
 from hbuf.errors import TooLarge, Unavailable
 from hbuf.format.times import parse_time
@@ -27,7 +28,7 @@ class RemoteWriter:
         self._receipts = receipts
         self._most_messages: int | None = None  # of a batch, where the server takes no larger ones
 
-    def __enter__(self) -> RemoteWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, PreconditionFailed, StorageFailed, TooLarge
 from hbuf.format import names
@@ -77,7 +78,7 @@ class Writer:
         self._sealed: list[int] = []
         self._failed: HbufError | None = None
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
