@@ -28,6 +28,7 @@ VERBS = {
     "retire": "remove the oldest segments, as the settings say",
     "set": "show and change settings",
     "tail": "show messages, and follow",
+    "user": "make users of the daemon, and what they show it",
     "verify": "prove that nothing was changed",
 }
 

@@ -1,4 +1,4 @@
-"""Where the daemon of this machine, or of this user, keeps everything unless it is told otherwise."""
+"""Where the daemon keeps everything when nobody says another place."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hbuf.errors import UsageError
 
 
 def state_root() -> Path:
-    """`/var/lib/hbuf` for root, and `hbuf` among the user's own state for others."""
+    """`/var/lib/hbuf` for root; for others `$XDG_STATE_HOME/hbuf`, which is `~/.local/state/hbuf` if not set."""
     if os.geteuid() == 0:
         return Path("/var/lib/hbuf")
     state = os.environ.get("XDG_STATE_HOME", "")
     # A path that is not absolute counts as not set, as the XDG base directory specification has it.
     base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~/.local/state"))
     if not base.is_absolute():
-        raise UsageError("there is no home directory to look for the daemon's root in", hint="--root names one")
+        raise UsageError("there is no home directory to keep buffers in", hint="--root names another place")
     return base / "hbuf"

@@ -21,7 +21,7 @@ from hbuf.format.message import Draft
 from hbuf.ops.inputs import Parser
 from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended, Outgoing
-from hbuf.store.writer import MAX_UNIT_BYTES
+from hbuf.store.room import MAX_UNIT_BYTES
 
 _READ_BYTES = 1024 * 1024
 # A batch is written when it has this many bytes or messages: large enough that a sync is cheap for each.

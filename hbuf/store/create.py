@@ -88,8 +88,8 @@ def _exists_already(directory: BufferDirectory, may_exist: bool) -> bool:
     raise CannotCreate(f"{directory.shown}: exists already")
 
 
-def make_directories(path: Path) -> None:
-    """`path` and what is missing above it, each name on disk."""
+def make_directories(path: Path, make: Callable[[Path], None] | None = None) -> None:
+    """`path` and what is missing above it, each name on disk. `make` makes one; else the user's umask holds."""
     missing = []
     while not path.exists():
         missing.append(path)
@@ -99,7 +99,12 @@ def make_directories(path: Path) -> None:
         fsops.sync_directory(path.parent)
     for each in reversed(missing):
         try:
-            fsops.make_outer_directory(each)
+            (make or fsops.make_outer_directory)(each)
         except FileExistsError:
             continue  # somebody else was faster
         fsops.sync_directory(each.parent)
+
+
+def make_directories_like(path: Path) -> None:
+    """The same, each with the owner and mode of the one around it: root may make what the daemon is to write to."""
+    make_directories(path, fsops.make_directory)

@@ -15,15 +15,16 @@ from pathlib import Path
 from hbuf.errors import DiskFull, HbufError, NotAllowed, NotFound, StorageFailed
 
 
-def create_file(path: Path) -> int:
+def create_file(path: Path, mode: int | None = None) -> int:
     """A new, empty file open for reading and writing, owned like its directory. An old one is emptied.
 
-    The name is durable only after `sync_directory`.
+    Without `mode` it has that of its directory. The name is durable only after `sync_directory`.
     """
     around = os.stat(path.parent)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, around.st_mode & 0o666)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(path, flags, around.st_mode & 0o666 if mode is None else mode)
     try:
-        own_like(fd, around)
+        own_like(fd, around, mode)
     except BaseException:
         os.close(fd)
         raise
@@ -87,10 +88,10 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def replace_durably(path: Path, data: bytes, temporary: str | None = None) -> None:
+def replace_durably(path: Path, data: bytes, temporary: str | None = None, mode: int | None = None) -> None:
     """`path` holds `data`, on disk, and at no time holds anything but what it held before or `data`."""
     beside = path.with_name(temporary or f".new-{path.name}")
-    fd = create_file(beside)
+    fd = create_file(beside) if mode is None else create_file(beside, mode)
     try:
         write_all_at(fd, data, 0)
         sync_data(fd)

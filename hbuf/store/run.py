@@ -1,4 +1,4 @@
-"""Requests of several senders that are written together, and what becomes of each. Values; nothing is written here."""
+"""Requests of several senders that are written together, and what becomes of each. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hbuf.store.outgoing import Appended, Outgoing, numbers_of
+from hbuf.store.room import has_room
+from hbuf.store.tail import Tail
+
+_MOST_BYTES = 256 * 1024**2  # in one write; a single request may have more
 
 
 @dataclass(slots=True)
@@ -18,6 +22,11 @@ class Run:
     size: int = 0  # bytes that they take at most
     done: dict[int, Appended] = field(default_factory=dict)  # by the place of the request
     _places: list[tuple[int, Sequence[int]]] = field(default_factory=list)  # of each part: request, and where in it
+
+    def has_room(self, tail: Tail, size: int) -> bool:
+        """Whether `size` bytes more fit into the segment and into one write."""
+        fits = has_room(tail, size, ahead_count=self.count, ahead_bytes=self.size)
+        return fits and self.size + size <= _MOST_BYTES
 
     def take(self, request: int, fresh: Outgoing, places: Sequence[int], done: Appended, next_seq: int) -> None:
         """Adds a request, of which the messages at `places` are new. `next_seq` is the number of the run's first."""

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from hbuf.errors import HbufError
-from hbuf.format.settings import Settings, parse_settings
+from hbuf.errors import Damaged, HbufError
+from hbuf.format.settings import Settings, encode_settings, parse_settings
+from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.segment_file import opened_segment
 from hbuf.store.tail import Opening, read_opening
+
+
+def put_settings_right(directory: BufferDirectory, opening: Opening, firsts: list[int]) -> None:
+    """`buffer.json` says what the chain says. Raises Damaged where it says what the chain never did."""
+    if settings_file_fault(directory, opening, firsts):
+        raise Damaged(
+            f"{directory.shown}: buffer.json differs from what the chain says",
+            hint="hbuf-verify tells more; remove it to have it written from the chain",
+        )
+    encoded = encode_settings(opening.settings)
+    if not directory.settings.exists() or directory.settings.read_bytes() != encoded:
+        fsops.replace_durably(directory.settings, encoded)
 
 
 def settings_file_fault(directory: BufferDirectory, opening: Opening, firsts: list[int]) -> str | None:

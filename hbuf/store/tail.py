@@ -73,6 +73,24 @@ class Tail:
         os.close(self.index_fd)
 
 
+def is_where_it_was(tail: Tail, directory: BufferDirectory) -> bool:
+    """Any writer since would have made the segment longer, or opened the one that follows it.
+
+    Or have made the index anew, as hbuf-reindex does: what went on in the old one nobody would see.
+    """
+    try:
+        there = os.stat(directory.segment(tail.first))
+        listed = os.stat(directory.index(tail.first))
+    except FileNotFoundError:
+        return False
+    if not os.path.samestat(listed, os.fstat(tail.index_fd)):
+        return False
+    mine = os.fstat(tail.segment_fd)
+    if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, tail.length):
+        return False
+    return not (tail.count and directory.has_segment(tail.next_seq))
+
+
 def read_opening(segment: SegmentFile, where: str) -> Opening:
     """Reads the PUTs that a segment begins with. Raises Damaged where there is none."""
     size = _USUAL_BYTES

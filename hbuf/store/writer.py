@@ -6,16 +6,13 @@ syncs, lists, releases. So a shell and a daemon can write to one directory at th
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, PreconditionFailed, StorageFailed, TooLarge
-from hbuf.format import names
+from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, PreconditionFailed, StorageFailed
 from hbuf.format.record import Batch
 from hbuf.format.settings import Settings, encode_settings
 from hbuf.store import fsops
@@ -24,23 +21,20 @@ from hbuf.store.commit import create_segment, cut_back, sync_and_list, write_rec
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.encoding import Encoder
 from hbuf.store.gate import Gate
-from hbuf.store.index_file import read_index_header
 from hbuf.store.ledger import Ledger
 from hbuf.store.markers import write_marker
 from hbuf.store.outgoing import Appended, Numbers, Outgoing, fresh_places, joined
 from hbuf.store.recover import Stranded, open_tail
+from hbuf.store.rolled import RolledSegments
+from hbuf.store.room import has_room, how_many_fit, is_of_age, sizes_of
 from hbuf.store.run import Run
-from hbuf.store.seal import build_tags
 from hbuf.store.segment_file import PlainSegment
-from hbuf.store.settings_file import settings_file_fault
+from hbuf.store.settings_file import put_settings_right
 from hbuf.store.signed_writing import Signing
 from hbuf.store.signing import RecoveryKey, Signer
-from hbuf.store.tail import Tail, read_opening
+from hbuf.store.tail import Tail, is_where_it_was, read_opening
 
-MAX_UNIT_BYTES = 1024**3
-_MAX_RUN_BYTES = 256 * 1024**2  # of several senders in one write; a single one may have more
 _DAY_US = 86_400_000_000
-_COMPRESS_WAIT_SECONDS = 1  # for the lock; what is not compressed now, hbuf-compress does later
 
 
 class Writer:
@@ -75,7 +69,7 @@ class Writer:
         self._signing = Signing(directory, signer, recovery)
         self._encoder = Encoder(directory, self._signing, salts)
         self._ledger = Ledger(directory)
-        self._sealed: list[int] = []
+        self._rolled = RolledSegments(directory, self._gate, self._ledger)
         self._failed: HbufError | None = None
 
     def __enter__(self) -> Self:
@@ -199,7 +193,7 @@ class Writer:
             self._notice("an erase was interrupted, and cannot be finished yet: the disk is full")
 
     def _current_tail(self) -> Tail:
-        if self._tail is not None and self._is_where_it_was(self._tail):
+        if self._tail is not None and is_where_it_was(self._tail, self.directory):
             return self._tail
         self._forget_tail()
         firsts = self.directory.segment_firsts()
@@ -216,39 +210,13 @@ class Writer:
             raise
         self._tail = found
         if len(firsts) > 1 and not self.directory.tags(firsts[-2]).exists():
-            self._sealed.append(firsts[-2])
+            self._rolled.add(firsts[-2])
         return found
 
     def _check_tail(self, tail: Tail, firsts: list[int]) -> None:
         """Nothing is appended to what is not signed as it must be, nor where the settings are not clear."""
         self._signing.check_end(tail)
-        if settings_file_fault(self.directory, tail.opening, firsts):
-            raise Damaged(
-                f"{self.directory.shown}: buffer.json differs from what the chain says",
-                hint="hbuf-verify tells more; remove it to have it written from the chain",
-            )
-        if not self.directory.settings.exists() or self._settings_are_behind(tail):
-            fsops.replace_durably(self.directory.settings, encode_settings(tail.opening.settings))
-
-    def _settings_are_behind(self, tail: Tail) -> bool:
-        return self.directory.settings.read_bytes() != encode_settings(tail.opening.settings)
-
-    def _is_where_it_was(self, tail: Tail) -> bool:
-        """Any writer since would have made the segment longer, or opened the one that follows it.
-
-        Or have made the index anew, as hbuf-reindex does: what went on in the old one nobody would see.
-        """
-        try:
-            there = os.stat(self.directory.segment(tail.first))
-            listed = os.stat(self.directory.index(tail.first))
-        except FileNotFoundError:
-            return False
-        if not os.path.samestat(listed, os.fstat(tail.index_fd)):
-            return False
-        mine = os.fstat(tail.segment_fd)
-        if (there.st_dev, there.st_ino, there.st_size) != (mine.st_dev, mine.st_ino, tail.length):
-            return False
-        return not (tail.count and self.directory.has_segment(tail.next_seq))
+        put_settings_right(self.directory, tail.opening, firsts)
 
     def _forget_tail(self) -> None:
         if self._tail is not None:
@@ -264,19 +232,9 @@ class Writer:
 
     def _sizes(self, outgoing: Outgoing, tail: Tail) -> list[int]:
         """The bytes that each message takes at most. Raises TooLarge where a limit is passed."""
-        settings = tail.opening.settings
-        largest = max(map(len, outgoing.bodies), default=0)
-        if largest > settings.most_body_bytes:
-            raise TooLarge(
-                f"a message has {largest} bytes; the limit is {settings.most_body_bytes}",
-                hint="the setting max_message_bytes can be raised with hbuf-set",
-            )
         last_seq = tail.next_seq + len(outgoing.bodies)
-        sizes = outgoing.most_bytes_each(self._encoder.lines_bytes(tail.opening, last_seq))
-        sizes[0] += self._encoder.data_key_bytes(tail.opening, last_seq)
-        if outgoing.unit and sum(sizes) > MAX_UNIT_BYTES:
-            raise TooLarge(f"an atomic unit has more than {MAX_UNIT_BYTES} bytes")
-        return sizes
+        around = self._encoder.lines_bytes(tail.opening, last_seq)
+        return sizes_of(outgoing, tail.opening.settings, around, self._encoder.data_key_bytes(tail.opening, last_seq))
 
     def _make_room(self, sizes: list[int], *, unit: bool) -> int:
         """Rolls if it is time to. Returns how many of the messages fit into the segment."""
@@ -284,23 +242,10 @@ class Writer:
         if tail.count and self._is_full(tail, sum(sizes) if unit else sizes[0]):
             self._open_segment(tail.opening.settings)
             tail = self._the_tail()
-        settings = tail.opening.settings
-        end = len(sizes)
-        if unit:
-            return end
-        if settings.segment_messages is not None:
-            end = min(end, settings.segment_messages - tail.count)
-        room = settings.segment_bytes - tail.length
-        return max(bisect.bisect_right(list(itertools.accumulate(sizes[:end])), room), 1)
+        return len(sizes) if unit else how_many_fit(tail, sizes)
 
     def _is_full(self, tail: Tail, following_bytes: int) -> bool:
-        settings = tail.opening.settings
-        if tail.length + following_bytes > settings.segment_bytes:
-            return True
-        if settings.segment_messages is not None and tail.count >= settings.segment_messages:
-            return True
-        age_us = self._clock.now_us() - tail.opening.time_us
-        return settings.segment_age is not None and age_us > settings.segment_age * 1_000_000
+        return not has_room(tail, following_bytes) or is_of_age(tail, self._clock.now_us())
 
     def _known_numbers(self, outgoing: Outgoing, tail: Tail) -> Numbers:
         return self._ledger.last_numbers(tail) if outgoing.producers is not None else {}
@@ -326,7 +271,7 @@ class Writer:
                     size = sum(self._sizes(fresh, tail))
                     if not run.count:
                         self._make_room([size], unit=True)
-                    elif not self._fits_behind(run, size):
+                    elif not run.has_room(tail, size):
                         break
                     run.size += size
                 run.take(end, fresh, places, done, self._the_tail().next_seq)
@@ -337,13 +282,6 @@ class Writer:
             self._store_run(run)
         results.update(run.done)
         return end
-
-    def _fits_behind(self, run: Run, size: int) -> bool:
-        tail = self._the_tail()
-        settings = tail.opening.settings
-        if settings.segment_messages is not None and tail.count + run.count >= settings.segment_messages:
-            return False
-        return tail.length + run.size + size <= settings.segment_bytes and run.size + size <= _MAX_RUN_BYTES
 
     def _store_run(self, run: Run) -> None:
         tail = self._the_tail()
@@ -428,7 +366,7 @@ class Writer:
         create_segment(self.directory, first, put, put_id)
         self._forget_tail()
         self._tail = self._open_created(first)
-        self._sealed.append(sealed)
+        self._rolled.add(sealed)
 
     def _open_behind(self, stranded: Stranded) -> Tail:
         time_us = max(self._clock.now_us(), stranded.last_time_us)
@@ -447,7 +385,7 @@ class Writer:
     @property
     def has_rolled(self) -> bool:
         """Whether there is something for `seal_rolled` to do."""
-        return bool(self._sealed)
+        return bool(self._rolled)
 
     def seal_rolled(self) -> None:
         """Makes tags files of segments that were rolled, outside the lock. A help to readers, not a need.
@@ -455,21 +393,4 @@ class Writer:
         Where the settings say so they are compressed after that.
         """
         compress = self._tail is not None and self._tail.opening.settings.compress
-        while self._sealed:
-            first = self._sealed.pop()
-            with contextlib.suppress(OSError, HbufError):
-                header = read_index_header(self.directory.index(first))
-                content = build_tags(self.directory, first)
-                producers = self._ledger.known_until(first - 1)
-                self._gate.enter(0)
-                try:
-                    if read_index_header(self.directory.index(first)) != header:
-                        content = build_tags(self.directory, first)  # something was erased meanwhile
-                    fsops.replace_durably(self.directory.tags(first), content, names.NEW_TAGS)
-                    self._ledger.save(producers)
-                finally:
-                    self._gate.leave()
-                if compress:
-                    from hbuf.store.compress import compress_segment
-
-                    compress_segment(self.directory, first, self._gate, timeout_seconds=_COMPRESS_WAIT_SECONDS)
+        self._rolled.seal(compress=compress)

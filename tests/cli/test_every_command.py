@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
-TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline")]
+TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline", "hbuf-user")]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"], "hbuf-erase": ["--key", "user-17", "--reason", "asked for"]}
 AFTER = {"hbuf-export": ["exported", "--to", "jsonl"], "hbuf-import": [os.devnull]}
@@ -61,6 +61,9 @@ SAYS_SOMETHING = [
     ["hbuf-key", "show", "audit"],
     ["hbuf-key", "export", "audit"],
     ["hbuf-key", "new", "--help"],
+    ["hbuf-user", "list", "--root", "srv"],
+    ["hbuf-user", "list", "--json", "--root", "srv"],
+    ["hbuf-user", "token", "alice", "--root", "srv"],
     ["hbuf-tail", "--help"],
     ["hbuf-tail", "--version"],
     ["hbuf", "--help"],
@@ -84,6 +87,10 @@ SAYS_NOTHING = [
     ["hbuf-close", "--reopen", "orders"],
     ["hbuf-key", "new", "other", "--kind", "sign"],
     ["hbuf-key", "import", "other", "friend.pub"],
+    ["hbuf-user", "add", "bob", "reader:orders", "--root", "srv"],
+    ["hbuf-user", "grant", "alice", "admin", "--root", "srv"],
+    ["hbuf-user", "revoke", "alice", "--root", "srv"],
+    ["hbuf-user", "certificate", "alice", "--root", "srv"],
 ]
 
 
@@ -94,11 +101,13 @@ def orders(make_buffer: MakeBuffer) -> Path:
 
 @pytest.fixture
 def supplies(run: Run, orders: Path) -> None:
-    """What the commands below want: the buffer orders, keys, a public key, and a buffer that is signed."""
+    """What the commands below want: the buffer orders, keys, a public key, a buffer that is signed, and a user."""
     for command in (["new", "audit", "--kind", "sign"], ["new", "friend", "--kind", "encrypt"]):
         assert run("hbuf-key", *command) == (0, b"", "")
     Path("friend.pub").write_bytes(run("hbuf-key", "export", "friend").out)
     assert run("hbuf-append", "--sign", "audit", "signed", stdin=b"one\n") == (0, b"", "")
+    Path("srv").mkdir()
+    assert run("hbuf-user", "add", "alice", "reader:orders", "--root", "srv") == (0, b"", "")
 
 
 def command_on(program: str, path: str) -> list[str]:

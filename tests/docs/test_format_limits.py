@@ -15,7 +15,7 @@ from hbuf.format.grammar import MAX_BODY_BYTES, MAX_FIELDS_BYTES, MAX_SECTION_BY
 from hbuf.format.index import MAX_SEGMENT_BYTES
 from hbuf.format.keys import PublicKey, encode_public
 from hbuf.format.settings import Settings, change_recipients, change_settings, set_values
-from hbuf.store.writer import MAX_UNIT_BYTES
+from hbuf.store.room import MAX_UNIT_BYTES
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")

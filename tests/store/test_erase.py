@@ -265,7 +265,7 @@ def test_tags_that_were_read_before_an_erase_are_not_written_after_it(
             erase_in(path, 2)
         return built
 
-    monkeypatch.setattr("hbuf.store.writer.build_tags", build_then_erase)
+    monkeypatch.setattr("hbuf.store.rolled.build_tags", build_then_erase)
     append_to(path, b"rolls")
     assert calls >= 2
     check_verifies(path, 4)

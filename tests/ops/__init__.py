@@ -1,0 +1,1 @@
+"""Tests of the verbs, apart from the commands that run them."""
