@@ -13,7 +13,7 @@ from hbuf.cli.program import Version, program, run
 from hbuf.cli.streams import complain, printable
 from hbuf.errors import HbufError
 from hbuf.format.times import encode_time
-from hbuf.ops.ls import Listing, find_listings
+from hbuf.ops.ls import Listing, find_listings, listing_values
 
 NAME = "hbuf-ls"
 _COLUMNS = ("NAME", "FIRST", "LAST", "BYTES", "SEGMENTS", "NEWEST", "STATE")
@@ -79,22 +79,7 @@ def _row(listing: Listing) -> tuple[str, ...]:
 
 
 def _json(listing: Listing) -> str:
-    return json.dumps(
-        {
-            "path": listing.path,
-            "tenant": listing.tenant,
-            "buffer": listing.name,
-            "first": listing.first,
-            "last": listing.last,
-            "messages": listing.messages,
-            "bytes": listing.bytes,
-            "segments": listing.segments,
-            "oldest": None if listing.oldest_us is None else encode_time(listing.oldest_us),
-            "newest": None if listing.newest_us is None else encode_time(listing.newest_us),
-            "state": listing.state,
-            "stale_pause": listing.stale_pause,
-        }
-    )
+    return json.dumps(listing_values(listing))
 
 
 app = program(NAME, ls_command, "Example: hbuf-ls /var/lib/hbuf")

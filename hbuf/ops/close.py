@@ -12,13 +12,13 @@ from hbuf.store.gate import Gate
 from hbuf.store.markers import read_marker, remove_marker, write_marker
 
 
-def close(path: str | RemoteBuffer, *, reason: str, timeout_seconds: float) -> bool:
+def close(path: str | RemoteBuffer, *, reason: str, timeout_seconds: float, who: str | None = None) -> bool:
     """Nobody may append any more. False where it was closed already."""
     if isinstance(path, RemoteBuffer):
         from hbuf.remote import verbs
 
         return verbs.close(path, reason, timeout_seconds)
-    return _change(path, timeout_seconds, reason, closed=True)
+    return _change(path, timeout_seconds, reason, closed=True, who=who)
 
 
 def reopen(path: str | RemoteBuffer, *, timeout_seconds: float) -> bool:
@@ -31,7 +31,7 @@ def reopen(path: str | RemoteBuffer, *, timeout_seconds: float) -> bool:
     return _change(path, timeout_seconds, "", closed=False)
 
 
-def _change(path: str, timeout_seconds: float, reason: str, *, closed: bool) -> bool:
+def _change(path: str, timeout_seconds: float, reason: str, *, closed: bool, who: str | None = None) -> bool:
     directory = BufferDirectory(path)
     directory.require()
     gate = Gate(directory, lambda line: None)
@@ -41,7 +41,7 @@ def _change(path: str, timeout_seconds: float, reason: str, *, closed: bool) -> 
             if (read_marker(directory.closed) is not None) == closed:
                 return False
             if closed:
-                os.close(write_marker(directory.closed, reason, SystemClock().now_us()))
+                os.close(write_marker(directory.closed, reason, SystemClock().now_us(), who=who))
             else:
                 remove_marker(directory.closed)
             return True

@@ -40,6 +40,8 @@ class Erasing:
     timeout_seconds: float = 30
     signer: Signer | None = None
     notice: Callable[[str], None] = lambda line: None
+    by: bytes | None = None  # who, if not the user of this process; see `acting_user`
+    missing: Callable[[int], None] = lambda count: None  # told how many that a list names are not in the buffer
 
     def run(
         self, directory: BufferDirectory, numbers: Sequence[int], *, again: bool = False, named: bool = True
@@ -51,7 +53,8 @@ class Erasing:
                 with writer.locked():  # opening it finishes what was interrupted
                     store.refuse_unfinished(directory)
                     return 0
-            erased = store.erase(writer, numbers, acting_user(), reason, again=again, named=named)
+            by = acting_user() if self.by is None else self.by
+            erased = store.erase(writer, numbers, by, reason, again=again, named=named)
             self._tell_of_staged(directory)
             return erased
 
@@ -169,6 +172,7 @@ def apply_list(path: str | RemoteBuffer, listed: bytes, erasing: Erasing) -> int
 
 def _say_missing(erasing: Erasing, missing: int, count: int) -> None:
     if missing:
+        erasing.missing(missing)
         erasing.notice(f"{missing} of the {count} messages that the list names are not in this buffer")
 
 

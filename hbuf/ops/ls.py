@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbuf.errors import Damaged, HbufError, NotFound, Unavailable
-from hbuf.format.times import parse_time
+from hbuf.format.times import encode_time, parse_time
 from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors, translated
@@ -32,6 +32,24 @@ class Listing:
     newest_us: int | None
     state: str  # open, paused, closed, damaged
     stale_pause: bool  # a pause that was left behind, and does not hold
+
+
+def listing_values(listing: Listing) -> dict[str, Any]:
+    """A listing as JSON says it."""
+    return {
+        "path": listing.path,
+        "tenant": listing.tenant,
+        "buffer": listing.name,
+        "first": listing.first,
+        "last": listing.last,
+        "messages": listing.messages,
+        "bytes": listing.bytes,
+        "segments": listing.segments,
+        "oldest": None if listing.oldest_us is None else encode_time(listing.oldest_us),
+        "newest": None if listing.newest_us is None else encode_time(listing.newest_us),
+        "state": listing.state,
+        "stale_pause": listing.stale_pause,
+    }
 
 
 def find_listings(path: str | RemoteBuffer, notice: Callable[[HbufError], None]) -> Iterator[Listing]:

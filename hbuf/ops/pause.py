@@ -99,6 +99,7 @@ def pause(
     reason: str,
     timeout_seconds: float,
     command: str | None = None,
+    who: str | None = None,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Hold | None:
     """Pauses once the batch that is being written is done. None where it is paused by hand already, and stays so."""
@@ -111,7 +112,7 @@ def pause(
             with _exclusive(directory, deadline):
                 there = read_marker(directory.paused)
                 if there is None or there.stale:
-                    fd = write_marker(directory.paused, reason, SystemClock().now_us(), command)
+                    fd = write_marker(directory.paused, reason, SystemClock().now_us(), command, who=who)
                     return Hold(directory, fd)
         except Locked:
             if there is None:

@@ -64,10 +64,13 @@ def read_marker(path: Path) -> Marker | None:
         os.close(fd)
 
 
-def write_marker(path: Path, why: str, now_us: int, command: str | None = None) -> int:
-    """Sets a marker, durably. Returns its open file, locked when there is a command: close it to let go."""
+def write_marker(path: Path, why: str, now_us: int, command: str | None = None, *, who: str | None = None) -> int:
+    """Sets a marker, durably. Returns its open file, locked when there is a command: close it to let go.
+
+    `who` is the user of this process if not said.
+    """
     values: dict[str, Any] = {
-        "who": user_name(),
+        "who": user_name() if who is None else who,
         "when": encode_time(now_us),
         "why": why,
         "host": os.uname().nodename,

@@ -1,0 +1,44 @@
+"""The access log: a line for each request, without bodies and credentials.
+
+Of the query only the names are kept, and the values that can hold no secret.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, quote
+
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+
+from hbuf.daemon.logs import said
+
+# A path that is longer than any of ours says no more for being told whole.
+_MOST_PATH = 512
+_TOLD = frozenset({"from", "to", "max", "wait", "split", "lease_seconds", "dry_run"})
+
+
+class AccessLog(AbstractAccessLogger):
+    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+        caller = request.get("caller")
+        self.logger.info(
+            "request",
+            extra=said(
+                method=request.method[:16],
+                path=told(request.rel_url.raw_path, request.rel_url.raw_query_string),
+                status=response.status,
+                bytes=response.body_length,
+                ms=round(time * 1000, 3),
+                tenant=request.get("tenant"),
+                user=getattr(caller, "name", None),
+                peer=request.remote or "unix",
+            ),
+        )
+
+
+def told(path: str, query: str) -> str:
+    """A path and its query as the log has them."""
+    short = path[:_MOST_PATH]
+    if not query:
+        return short
+    pairs = parse_qsl(query[:_MOST_PATH], keep_blank_values=True, errors="replace")
+    return short + "?" + "&".join(f"{quote(name)}={quote(value) if name in _TOLD else '...'}" for name, value in pairs)
