@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
+from hbuf.daemon.credentials import CALLER, TENANT
 from hbuf.daemon.logs import said
 
 # A path that is longer than any of ours says no more for being told whole.
@@ -19,7 +20,7 @@ _TOLD = frozenset({"from", "to", "max", "wait", "split", "lease_seconds", "dry_r
 
 class AccessLog(AbstractAccessLogger):
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        caller = request.get("caller")
+        caller = request.get(CALLER)
         self.logger.info(
             "request",
             extra=said(
@@ -28,7 +29,7 @@ class AccessLog(AbstractAccessLogger):
                 status=response.status,
                 bytes=response.body_length,
                 ms=round(time * 1000, 3),
-                tenant=request.get("tenant"),
+                tenant=request.get(TENANT),
                 user=getattr(caller, "name", None),
                 peer=request.remote or "unix",
             ),

@@ -17,7 +17,7 @@ from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.call import LOG, Call, Method, Needs, Serving
 from hbuf.daemon.callers import Caller, Callers
 from hbuf.daemon.config import Config
-from hbuf.daemon.credentials import caller_of, is_foreign
+from hbuf.daemon.credentials import CALLER, TENANT, caller_of, is_foreign
 from hbuf.daemon.dispatch import Dispatch, Found
 from hbuf.daemon.leases import Leases
 from hbuf.daemon.metrics import Metrics
@@ -85,7 +85,7 @@ def _answering(serving: Serving) -> Middleware:
         except Exception:
             LOG.exception("%s %s failed", request.method, request.rel_url.raw_path)
             response = answers.problem(HbufError("something went wrong in the server"))
-        caller = request.get("caller")
+        caller = request.get(CALLER)
         metrics.note_request(
             caller.tenant if caller is not None else "",
             request.method,
@@ -108,11 +108,11 @@ async def _serve(serving: Serving, dispatch: Dispatch, request: web.Request) -> 
         _check_version(request)
         return await row.handler(Call(request, serving, _NOBODY, names.DEFAULT_TENANT, "", "", query))
     caller = caller_of(request, serving.callers)
-    request["caller"] = caller
+    request[CALLER] = caller
     if found is None:
         raise NotFound("there is no such thing here")
     tenant = caller.tenant if found.tenant is None else found.tenant
-    request["tenant"] = tenant
+    request[TENANT] = tenant
     if row is None:
         error = WrongMethod(f"{method[:20]} cannot be done here")
         return answers.problem(error, {"allow": ", ".join(_methods(found.methods))})

@@ -17,7 +17,7 @@ from hbuf.errors import BadInput, NotAcceptable, TooLarge, TooSlow, UsageError, 
 MAX_JSON_BYTES = 1024**2
 
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?")
 
 
 def parameters(call: Call, known: Collection[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from hbuf.errors import UsageError
 
 DEFAULT_LISTEN = ("127.0.0.1:4280",)
 _CREDENTIAL = "credential:"
+_FIXED = ("root", "keys", "listen", "unix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ class Config:
         """All defaults."""
         return cls(root, root / "keys")
 
+    def with_settings_of(self, after: Config) -> Config:
+        """What of a new configuration can take effect while the daemon runs."""
+        return replace(after, **{name: getattr(self, name) for name in _FIXED})
+
     def quota_of(self, tenant: str) -> Quota:
         return self.tenants.get(tenant) or Quota(self.limits.tenant_bytes, self.limits.tenant_buffers)
 
@@ -101,8 +106,4 @@ def is_credential(text: str) -> bool:
 
 def names_that_need_a_restart(before: Config, after: Config) -> list[str]:
     """What of a new configuration cannot take effect while the daemon runs."""
-    return [
-        name.name
-        for name in fields(Config)
-        if name.name in ("root", "keys", "listen", "unix") and getattr(before, name.name) != getattr(after, name.name)
-    ]
+    return [name for name in _FIXED if getattr(before, name) != getattr(after, name)]

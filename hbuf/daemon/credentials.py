@@ -16,6 +16,9 @@ from aiohttp import web
 from hbuf.daemon.callers import LOCAL_ADMIN, Caller, Callers
 from hbuf.errors import Unauthorized
 
+CALLER = web.RequestKey("caller", Caller)  # of a request whose sender is known
+TENANT = web.RequestKey("tenant", str)  # that it asks about
+
 _PEER = struct.Struct("3i")  # process, user, group
 
 

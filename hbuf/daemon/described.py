@@ -39,20 +39,23 @@ def _or_null(kind: str) -> _Schema:
 
 _COUNT = {"type": "integer", "minimum": 0}
 _STRING = {"type": "string"}
+_LINE = {"type": "string", "pattern": "^[!-~]([ -~]{0,100}[!-~])?$"}
+_SIZE = "^[1-9][0-9]{0,2}MiB$"
+_AGE = "^[1-9][0-9]{0,3}[smhd]$"
 _FLAG = {"type": "boolean"}
 _ID = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _TIME = {"type": "string", "format": "date-time"}
 _NUMBERED = {"type": ["integer", "null"], "minimum": 1}
 
 _CHANGEABLE: _Schema = {
-    "segment_bytes": {"type": ["integer", "string"], "minimum": 4096},
-    "segment_messages": {"type": ["integer", "string", "null"], "minimum": 1},
-    "segment_age": {"type": ["number", "string", "null"], "exclusiveMinimum": 0},
-    "max_message_bytes": {"type": ["integer", "string"], "minimum": 1},
+    "segment_bytes": {"type": ["integer", "string"], "minimum": 4096, "maximum": 2**31, "pattern": _SIZE},
+    "segment_messages": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**32},
+    "segment_age": {"type": ["integer", "string", "null"], "minimum": 1, "maximum": 10**9, "pattern": _AGE},
+    "max_message_bytes": {"type": ["integer", "string"], "minimum": 1, "maximum": 2**29, "pattern": _SIZE},
     "compress": _FLAG,
-    "retention_age": {"type": ["number", "string", "null"], "exclusiveMinimum": 0},
-    "retention_bytes": {"type": ["integer", "string", "null"], "minimum": 1},
-    "retention_messages": {"type": ["integer", "string", "null"], "minimum": 1},
+    "retention_age": {"type": ["integer", "string", "null"], "minimum": 1, "maximum": 10**9, "pattern": _AGE},
+    "retention_bytes": {"type": ["integer", "string", "null"], "minimum": 1, "maximum": 2**62, "pattern": _SIZE},
+    "retention_messages": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**32},
     "recipients": {"type": "array", "items": _STRING},
 }
 _LISTING: _Schema = {
@@ -137,16 +140,20 @@ PARAMETERS: dict[str, tuple[str, _Schema, str]] = {
     "from": ("query", _PLACE, "Where to begin."),
     "to": ("query", _PLACE, "Where to end, not included."),
     "max": ("query", {"type": "integer", "minimum": 0, "maximum": 10**9}, "At most so many messages."),
-    "wait": ("query", {"type": "number", "minimum": 0, "maximum": 60}, "How many seconds to wait for a message."),
-    "key": ("query", _STRING, "Only messages with this key."),
-    "tag": ("query", _STRING, "Only messages with this tag."),
-    "producer": ("query", {"type": "string", "minLength": 1}, "Whose last number is wanted."),
+    "wait": (
+        "query",
+        {"type": "number", "minimum": 0, "maximum": 60, "multipleOf": 0.5},
+        "How many seconds to wait for a message.",
+    ),
+    "key": ("query", _LINE, "Only messages with this key."),
+    "tag": ("query", _LINE, "Only messages with this tag."),
+    "producer": ("query", _LINE, "Whose last number is wanted."),
     "split": ("query", {"enum": ["lines"]}, "Each line is a message."),
-    "reason": ("query", {"type": "string", "minLength": 1, "maxLength": 256}, "Why; it stays in the log for good."),
-    "lease": ("query", _STRING, "Ends only the pause of this lease."),
-    "x-hbuf-key": ("header", _STRING, "The message's key."),
-    "x-hbuf-tag": ("header", _STRING, "A tag of the message."),
-    "x-hbuf-producer": ("header", _STRING, "Who sends."),
+    "reason": ("query", _LINE, "Why; it stays in the log for good."),
+    "lease": ("query", _LINE, "Ends only the pause of this lease."),
+    "x-hbuf-key": ("header", _LINE, "The message's key."),
+    "x-hbuf-tag": ("header", _LINE, "A tag of the message."),
+    "x-hbuf-producer": ("header", _LINE, "Who sends."),
     "x-hbuf-producer-seq": ("header", {"type": "integer", "minimum": 0}, "The producer's number."),
     "x-hbuf-strict-seq": ("header", {"enum": ["0", "1"]}, "Whether a gap in a producer's numbers is refused."),
     "x-hbuf-ack": ("header", {"enum": ["written", "synced", "majority", "all"]}, "What the answer is to wait for."),
@@ -162,7 +169,7 @@ _PAUSED = {_JSON: _object({"paused": _ref("marker"), "lease": _STRING}, "paused"
 _CLOSED = {_JSON: _object({"closed": _ref("marker")}, "closed")}
 _APPENDED = {_JSON: _ref("appended"), _NDJSON: _ANYTHING}
 _READ = {_HTTP: _ANYTHING, _NDJSON: _ANYTHING, _OCTETS: _ANYTHING, "text/event-stream": _ANYTHING}
-_WHY = {"why": {"type": "string", "maxLength": 256}}
+_WHY = {"why": _LINE}
 _PLACES = ("from", "to", "max", "wait", "key", "tag")
 
 DESCRIBED: dict[str, Described] = {

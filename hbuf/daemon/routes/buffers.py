@@ -156,6 +156,8 @@ def _text(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, str):
         return asking.checked_text(name, value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise UsageError(f"'{name}' is text, a number, true, false or null")
