@@ -19,7 +19,7 @@ import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import pytest
 import pytest_console_scripts
@@ -27,6 +27,11 @@ from pytest_console_scripts import ScriptRunner
 
 import hbuf
 from hbuf.format.message import Draft
+
+from .places import Places
+
+if TYPE_CHECKING:
+    from conftest import RunningDaemon
 
 DEADLINE_SECONDS = 30
 Argument = str | Path

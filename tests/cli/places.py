@@ -1,8 +1,8 @@
 """The same test of a command with a directory and with a URL.
 
 A test that is marked `over_https` runs twice. The second time it stands in the directory where a daemon keeps the
-buffers of a tenant of this test alone: what it makes there and looks at are the daemon's buffers, and commands are given
-their URLs instead of their names. What they say of a URL is compared as if they had said it of the name.
+buffers of a tenant of this test alone: what it makes there and looks at are the daemon's buffers, and commands are
+given their URLs instead of their names. What they say of a URL is compared as if they had said it of the name.
 """
 
 from __future__ import annotations
