@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hbuf.errors import HbufError, Unauthorized, UsageError
 from hbuf.format import names
-from hbuf.format.times import parse_time
+from hbuf.format.times import microseconds_of, parse_time
 from hbuf.format.users import SERVER, Action, Grant, Users, hash_of_secret, parse_token
 from hbuf.store.users_file import holder, read_users
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 _LOG = logging.getLogger(__name__)
-_NO_SECRET = hash_of_secret("")  # of no token: a token's secret has 43 characters
+_NO_HASH = "0" * 64  # what a secret is compared with where there is no such token
 # A file that changes twice within a tick of the file system's clock may look as it did after the first time.
 _SETTLED_NS = 50_000_000
 _KNOWN_CERTIFICATES = 1024
@@ -116,7 +116,7 @@ class Callers:
         found = self._holder(parsed.tenant).tokens.get(parsed.id) if parsed else None
         # The same work whether there is such a token or not.
         matches = hmac.compare_digest(
-            hash_of_secret(parsed.secret if parsed else ""), found.sha256 if found else _NO_SECRET
+            hash_of_secret(parsed.secret if parsed else ""), found.sha256 if found else _NO_HASH
         )
         if parsed is None or found is None or not matches or _has_expired(found.expires_us):
             raise _refused()
@@ -196,16 +196,16 @@ class Callers:
             certificate = x509.load_der_x509_certificate(der)
             [tenant] = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
             [user] = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            return _Shown(
+                str(tenant.value),
+                str(user.value),
+                certificate.fingerprint(SHA256()).hex(),
+                microseconds_of(certificate.not_valid_before_utc),
+                microseconds_of(certificate.not_valid_after_utc),
+                any(_is_issued_by(certificate, authority) for authority in self._authorities),
+            )
         except ValueError:
             return None
-        return _Shown(
-            str(tenant.value),
-            str(user.value),
-            certificate.fingerprint(SHA256()).hex(),
-            int(certificate.not_valid_before_utc.timestamp() * 1_000_000),
-            int(certificate.not_valid_after_utc.timestamp() * 1_000_000),
-            any(_is_issued_by(certificate, authority) for authority in self._authorities),
-        )
 
 
 def _index(users: Users, tenant: str, state: tuple[int, ...] | None) -> _Holder:
@@ -241,11 +241,11 @@ def _authorities(pem: bytes, root: Path) -> list[x509.Certificate]:
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return False
     return True
 

@@ -74,6 +74,7 @@ def issue_server_certificate(root: Path, names: Sequence[str]) -> None:
 def server_certificate_is_due(root: Path, names: Sequence[str], now_us: int | None = None) -> bool:
     """Whether it is time for another: there is none, it ends within a month, or it is not for all of these names."""
     from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     now = datetime_of(SystemClock().now_us() if now_us is None else now_us)
     try:
@@ -83,7 +84,7 @@ def server_certificate_is_due(root: Path, names: Sequence[str], now_us: int | No
         if made.public_key() != _load_key(root / SERVER_KEY).public_key():
             return True
         found = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (HbufError, x509.ExtensionNotFound, ValueError, TypeError, _invalid_signature()):
+    except (HbufError, x509.ExtensionNotFound, InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         return True
     is_covered = all(_alternative(name) in list(found) for name in names)
     return not is_covered or not made.not_valid_before_utc <= now < made.not_valid_after_utc - timedelta(_RENEW_DAYS)
@@ -318,9 +319,3 @@ def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _invalid_signature() -> type[Exception]:
-    from cryptography.exceptions import InvalidSignature
-
-    return InvalidSignature

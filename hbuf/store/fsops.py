@@ -18,10 +18,11 @@ from hbuf.errors import DiskFull, HbufError, NotAllowed, NotFound, StorageFailed
 def create_file(path: Path, mode: int | None = None) -> int:
     """A new, empty file open for reading and writing, owned like its directory. An old one is emptied.
 
-    Without `mode` it has that of its directory. The name is durable only after `sync_directory`.
+    Without `mode` it has that of its directory. A link is not followed: root may make files where others can put
+    one. The name is durable only after `sync_directory`.
     """
     around = os.stat(path.parent)
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, around.st_mode & 0o666 if mode is None else mode)
     try:
         own_like(fd, around, mode)
@@ -38,7 +39,7 @@ def make_directory(path: Path, *, most_mode: int = 0o7777) -> None:
     """
     around = os.stat(path.parent)
     os.mkdir(path, around.st_mode & most_mode & 0o777)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         own_like(fd, around, mode=around.st_mode & most_mode)
     finally:
@@ -46,8 +47,14 @@ def make_directory(path: Path, *, most_mode: int = 0o7777) -> None:
 
 
 def make_outer_directory(path: Path) -> None:
-    """A new directory with the mode of the user's umask: for a buffer itself and what is above it."""
+    """A new directory with the mode of the user's umask: for a buffer itself and what is above it.
+
+    What root makes belongs to the owner of the directory around it.
+    """
     os.mkdir(path)
+    around = os.stat(path.parent)
+    if os.geteuid() == 0 and (around.st_uid, around.st_gid) != (0, 0):
+        os.chown(path, around.st_uid, around.st_gid, follow_symlinks=False)
 
 
 def write_all_at(fd: int, data: bytes, offset: int) -> None:

@@ -316,6 +316,18 @@ def test_root_that_is_not_there_is_not_made(run: Run, root: str) -> None:
     assert Path("file").read_text() == "content"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_makes_is_the_daemon_s(user: UserCommand) -> None:
+    Path("srv").chmod(0o750)
+    os.chown("srv", 12345, 12345)
+    user("add", "alice", "reader:orders")
+    user("add", "chief", "admin", "--server")
+    token_of(user("token", "alice"))
+    assert user("certificate", "alice") == (0, b"", "")
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in Path("srv").rglob("*")} == {(12345, 12345)}
+    assert Path("alice.key").stat().st_uid == os.geteuid()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_root_of_somebody_else_is_77(user: UserCommand) -> None:
     user("add", "alice")

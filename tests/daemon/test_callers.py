@@ -23,6 +23,7 @@ from hbuf.daemon import callers as callers_module
 from hbuf.daemon.callers import LOCAL_ADMIN, Caller, Callers
 from hbuf.errors import Unauthorized, UsageError
 from hbuf.format.users import Grant
+from hbuf.ops.authority import issue_client_certificate
 from hbuf.ops.user import (
     add_grants,
     add_user,
@@ -288,6 +289,16 @@ def test_certificate_that_was_revoked_or_has_ended_is_refused(root: Path, monkey
     monkeypatch.setattr(callers_module, "_now_us", lambda: SystemClock().now_us() + 2 * DAY_US)
     assert refused(lambda: callers.by_certificate(other)) == said
     assert said == refused(lambda: callers.by_token("no token"))
+
+
+def test_certificate_that_is_not_listed_is_refused_although_the_authority_signed_it(root: Path) -> None:
+    """As one that a thief of the authority's key makes."""
+    certificate_of(root, "acme", "alice")
+    forged = [issue_client_certificate(root, "acme", "alice"), issue_client_certificate(root, None, "chief")]
+    for callers in (Callers(root), Callers(root, (root / "ca.pem").read_bytes())):
+        for issued in forged:
+            der = ssl.PEM_cert_to_DER_cert(issued.certificate_pem.decode())
+            refused(lambda callers=callers, der=der: callers.by_certificate(der))  # type: ignore[misc]
 
 
 class OtherAuthority:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -314,6 +315,29 @@ def test_value_that_cannot_be_is_damage_that_is_named_without_repeating_a_secret
 def test_what_is_no_users_file_is_damage(data: bytes) -> None:
     with pytest.raises(Damaged):
         parse_users(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+PLACES = [
+    ["users"],
+    ["users", "alice"],
+    *(["users", "alice", name] for name in ("created", "grants", "tokens", "certificates")),
+    *(["users", "alice", "grants", 0, name] for name in ("role", "buffers")),
+    *(["users", "alice", "tokens", 0, name] for name in ("id", "sha256", "created", "expires", "note")),
+    *(["users", "alice", "certificates", 0, name] for name in ("serial", "sha256", "created", "expires")),
+]
+
+
+@given(st.sampled_from(PLACES), JSON)
+def test_any_value_in_any_place_is_taken_or_is_damage(path: list[str | int], value: object) -> None:
+    made = Users().with_user("alice", TIME, [Grant("reader", "orders")]).with_token("alice", TOKEN)
+    with contextlib.suppress(Damaged):
+        users = parse_users(changed(made.with_certificate("alice", CERTIFICATE), *path, value=value))
+        assert parse_users(users.encode()).encode() == users.encode()
 
 
 def test_two_tokens_of_one_id_are_damage(users: Users) -> None:

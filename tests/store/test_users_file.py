@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hbuf.errors import Damaged, NotAllowed, UsageError
+from hbuf.errors import Damaged, Locked, NotAllowed, StorageFailed, UsageError
 from hbuf.format.users import Grant, Users
 from hbuf.store import fsops
 from hbuf.store.exclusive import exclusively
@@ -94,6 +94,27 @@ def test_changes_of_many_at_once_are_all_there(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(user.name for user in read_users(tmp_path)) == sorted(names)
+
+
+def test_who_waits_too_long_is_told_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "users.lock"
+    with exclusively(path), pytest.raises(Locked, match=r"users\.lock: is locked"), exclusively(path, 0):
+        pytest.fail("it was taken")
+    with exclusively(path, 0):
+        pass
+
+
+@pytest.mark.parametrize("link", [".new-users.json", "users.lock"])
+def test_link_that_somebody_put_there_is_not_written_through(tmp_path: Path, link: str) -> None:
+    """Root changes users in a directory that belongs to the daemon's user, who must not reach root's files so."""
+    victim = tmp_path / "victim"
+    victim.write_text("root's own")
+    directory = tmp_path / "acme"
+    directory.mkdir()
+    (directory / link).symlink_to(victim)
+    with pytest.raises(StorageFailed), changing(directory) as users:
+        write_users(directory, users.with_user("alice", TIME, []))
+    assert victim.read_text() == "root's own"
 
 
 def test_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
