@@ -17,6 +17,7 @@ from hbuf.format.message import Draft
 _END = b"\r\n\r\n"
 # A CR at the very end may be the first half of a line's end that is still to come.
 _CONTROL = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_HAS_CONTROL = "a control character, or a CR or LF alone, in its header section"
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/([0-9]\.[0-9])")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
@@ -102,10 +103,9 @@ class RequestStream:
         unseen = max(at, self._searched - len(_END) + 1)
         end = rest.find(_END, unseen)
         stop = len(rest) if end < 0 else end + len(_END)
-        if _CONTROL.search(rest, unseen, min(stop, at + MAX_SECTION_BYTES)):
-            raise BadInput(
-                f"request {self._count + 1}: a control character, or a CR or LF alone, in its header section"
-            )
+        # One that has come whole is looked through when it is read.
+        if end < 0 and _CONTROL.search(rest, unseen, min(stop, at + MAX_SECTION_BYTES)):
+            raise BadInput(f"request {self._count + 1}: {_HAS_CONTROL}")
         if stop - at > MAX_SECTION_BYTES or (end < 0 and stop - at == MAX_SECTION_BYTES):
             raise TooLarge(f"request {self._count + 1}: its header section has more than {MAX_SECTION_BYTES} bytes")
         self._searched = stop
@@ -125,11 +125,13 @@ class RequestStream:
         if self._draft is None:
             self.passed_over += 1
         else:
-            drafts.append(self._draft._replace(body=body))
+            drafts.append(Draft(body, self._draft.fields, self._draft.producer))
 
 
 def _read_section(section: bytes, most_body_bytes: int) -> tuple[Draft | None, int]:
     """The message without its body, or None for what is passed over; and how long the body is."""
+    if _CONTROL.search(section + b"\r\n"):
+        raise BadInput(_HAS_CONTROL)
     method, headers = _parse_section(section)
     length = _body_length(headers, most_body_bytes)
     return _draft_of(method, headers), length
