@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from hbuf.daemon.config import Log
 from hbuf.format.times import encode_time
 
-LOG = logging.getLogger("hbuf.daemon")
+ACCESS = logging.getLogger("hbuf.daemon.access")
 
 _QUEUED_LINES = 20_000
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")
@@ -35,8 +35,9 @@ class Logs:
 
     def __init__(self, settings: Log, out: TextIO | None = None) -> None:
         self._writing = logging.StreamHandler(out or sys.stderr)
-        self._handler = _Enqueuing(queue.Queue(_QUEUED_LINES))
-        self._listener = logging.handlers.QueueListener(self._handler.queue, self._writing)
+        self._lines: queue.Queue[Any] = queue.Queue(_QUEUED_LINES)
+        self._handler = _Enqueuing(self._lines)
+        self._listener = logging.handlers.QueueListener(self._lines, self._writing)
         self._before = logging.root.handlers[:], logging.root.level
         self.configure(settings)
         logging.root.handlers[:] = [self._handler]
@@ -47,9 +48,15 @@ class Logs:
     def configure(self, settings: Log) -> None:
         self._writing.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
         logging.root.setLevel(_LEVELS[settings.level])
+        ACCESS.setLevel(logging.NOTSET if settings.access else logging.CRITICAL)
         # What the event loop and the HTTP library say of their own is about connections that broke.
         for name in ("asyncio", "aiohttp", "watchdog"):
             logging.getLogger(name).setLevel(max(logging.WARNING, _LEVELS[settings.level]))
+
+    @property
+    def waiting(self) -> int:
+        """Lines that are not written yet."""
+        return self._lines.qsize()
 
     def close(self) -> None:
         """All that was said is written."""

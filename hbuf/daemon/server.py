@@ -24,7 +24,7 @@ from hbuf.daemon.app import build_app
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits, names_that_need_a_restart
-from hbuf.daemon.logs import Logs, said
+from hbuf.daemon.logs import ACCESS, Logs, said
 from hbuf.daemon.notify import Notifier
 from hbuf.daemon.protocol import Connections, Runner
 from hbuf.daemon.tls import client_authorities, new_context
@@ -32,7 +32,6 @@ from hbuf.errors import HbufError
 from hbuf.version import VERSION
 
 LOG = logging.getLogger(__name__)
-ACCESS = logging.getLogger("hbuf.daemon.access")
 
 _STOP_SECONDS = 30.0
 _RENEW_SECONDS = 86_400.0
