@@ -213,7 +213,8 @@ class RemoteReader:
                     last = record.seq
             for run in _runs(records):
                 encoded = EntryBuilder(run[0].start).encode_entries(run, 0)
-                yield Chunk(run[0].seq, 0, window.data, index.parse_entries(encoded))
+                at, after = run[0].start, run[-1].end
+                yield Chunk(run[0].seq, at, window.data[at:after], index.parse_entries(encoded))
 
 
 class _Bytes:
