@@ -79,8 +79,8 @@ class Target:
 def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Target:
     """Refuses what cannot be written before anything runs; makes the buffer where it is missing and may be."""
     path = options.get("path", "")
+    of_server = is_url(path) and not path.startswith("file:")
     try:
-        of_server = is_url(path) and not path.startswith("file:")
         path = path if of_server else local_path(path)
         if not path:
             raise UsageError("no buffer is named", hint="save(PATH) or start(PATH) names its directory, or its URL")
@@ -92,7 +92,7 @@ def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
         check_columns(to_arrow_schema(schema, timezone="UTC"))
         return _target_on_server(path, options) if of_server else _target(path, options)
     except HbufError as error:
-        raise _told(error, path) from None
+        raise _told(error, "" if of_server and "@" in path else path) from None  # it may have a password in it
 
 
 def _target(path: str, options: Mapping[str, str]) -> Target:

@@ -97,6 +97,12 @@ def test_wrong_options_are_refused_in_one_line(sink: Sink, options: dict[str, st
     assert not sink.directory.exists()
 
 
+def test_a_password_in_a_url_is_refused_and_not_repeated(sink: Sink) -> None:
+    with pytest.raises(HbufError) as caught:
+        sink.target(path=sink.url.replace("//", "//admin:secret@"))
+    assert caught.value.message.startswith("hbuf: a URL cannot hold a password")
+
+
 def test_what_tasks_get_holds_no_secret_and_a_new_token_is_used(sink: Sink, tmp_path: Path) -> None:
     token = tmp_path / "writer.token"
     token.touch(0o600)
