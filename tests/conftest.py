@@ -3,15 +3,21 @@
 import base64
 import hashlib
 import importlib
+import importlib.util
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+
+if TYPE_CHECKING:
+    from running_daemon import RunningDaemon as RunningDaemon
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -141,3 +147,51 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     """Imports a module of contrib/soak."""
     monkeypatch.syspath_prepend(str(CONTRIB))
     return lambda name: importlib.import_module(f"soak.{name}")
+
+
+def _running_daemon() -> Any:
+    """The module beside this one, known by its name from now on: folders of tests are not on Python's path."""
+    name = "running_daemon"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+_running_daemon()
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningDaemon]":
+    """A real hbufd that all tests share: each has a tenant, or buffers, of its own, and leaves the rest as it is."""
+    with _running_daemon().running(tmp_path_factory.mktemp("daemon") / "root") as running:
+        yield running
+
+
+StartDaemon = Callable[..., "RunningDaemon"]
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
+    """start_daemon("root", "--flag", config="[limits]…", listen=[…]): a real hbufd of this test alone, on a new root.
+
+    The same name again is the same root. All of them are killed at the end.
+    """
+    with ExitStack() as ended:
+
+        def start(name: str = "root", *arguments: str, **settings: Any) -> "RunningDaemon":
+            started: RunningDaemon = ended.enter_context(
+                _running_daemon().running(tmp_path / name, *arguments, **settings)
+            )
+            return started
+
+        yield start
+
+
+@pytest.fixture
+def own_daemon(start_daemon: StartDaemon) -> "RunningDaemon":
+    """A real hbufd of this test alone: to be killed, stopped and broken."""
+    return start_daemon()

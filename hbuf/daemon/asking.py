@@ -107,7 +107,10 @@ async def body_of(call: Call, limit_bytes: int, what: str) -> bytes:
     size = 0
     try:
         if content.is_eof():
-            return content.read_nowait() or b""
+            body = content.read_nowait()
+            if len(body) > limit_bytes:
+                raise _too_large(what, limit_bytes)
+            return body
         async with asyncio.timeout(call.serving.config.limits.request_seconds):
             while part := await content.readany():
                 size += len(part)

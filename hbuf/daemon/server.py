@@ -99,8 +99,7 @@ class _Daemon:
         renewing.cancel()
         for listener in listeners:
             listener.stop()
-        for each in sockets:
-            each.close()
+        listening.close_sockets(sockets)
         await self._finish(runner)
         connections.stop_sweeping()
         self._notifier.end()
