@@ -53,7 +53,7 @@ def scene(tmp_path: Path, soak: Any) -> Scene:
 
 def test_a_short_run_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = subprocess.run(
-        [RUN, "--daemon", "--seed", "4", "--rounds", "1", "--dir", tmp_path],
+        [RUN, "--daemon", "--seed", "0", "--rounds", "1", "--dir", tmp_path],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -61,7 +61,7 @@ def test_a_short_run_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "soak: round 0, seed 4: " in done.stdout
+    assert "soak: round 0, seed 0: " in done.stdout
     assert " kills, " in done.stdout
     assert not list(tmp_path.iterdir())
 

@@ -11,7 +11,7 @@ import pytest
 import hbuf
 from hbuf.store.clock import SystemClock
 
-from ..running_daemon import running
+from running_daemon import running
 from .served import serving
 
 _HOUR_US = 3_600_000_000
@@ -83,6 +83,7 @@ def test_a_clock_that_is_set_back_between_two_starts_takes_no_time_back(
     with serving(tmp_path / "root") as served:
         path = served.buffer("orders", b"a")
         before = served("GET", f"{path}/1")["x-hbuf-time"]
+    (tmp_path / "root/tenants/default/users.json").unlink()
     real = SystemClock.now_us
     monkeypatch.setattr(SystemClock, "now_us", lambda self: real(self) - _YEAR_US)
     with serving(tmp_path / "root") as served:
