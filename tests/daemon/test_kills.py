@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running_daemon import running
 
 import hbuf
 from hbuf.store.clock import SystemClock
 
-from running_daemon import running
 from .served import serving
 
 _HOUR_US = 3_600_000_000
