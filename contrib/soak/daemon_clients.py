@@ -120,8 +120,6 @@ class Client(threading.Thread):
         if answer.status == 200 and not all(line["duplicate"] for line in lines):
             self.faults.append(f"client {self.sent.name}: 200 for what is new")
         for place, line in enumerate(lines):
-            if line["seq"] is None and line["duplicate"]:
-                continue  # only of a producer's last message it is known where it is
             told = (line["seq"], line["id"])
             before = self.sent.receipts.setdefault(first + place, told)
             if before != told:
