@@ -6,10 +6,13 @@ import importlib
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pytest
 
@@ -141,3 +144,61 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     """Imports a module of contrib/soak."""
     monkeypatch.syspath_prepend(str(CONTRIB))
     return lambda name: importlib.import_module(f"soak.{name}")
+
+
+class RunningDaemon:
+    """hbufd as a process of its own, on a free port of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}"
+
+    def start(self, *options: str) -> None:
+        """Starts it, on the same port as before."""
+        program = [sys.executable, "-c", "from hbuf.cli.hbufd import main; main()"]
+        listening = f"127.0.0.1:{self.port}"
+        self._process = subprocess.Popen(
+            [*program, "--root", self.root, "--listen", listening, *options],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stderr
+        for line in self._process.stderr:
+            found = re.search(r"url=https://127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.port = int(found[1])
+            if "event=ready" in line:
+                break
+        else:
+            raise AssertionError("hbufd did not start")
+        self._draining = threading.Thread(target=_drain, args=[self._process.stderr], daemon=True)
+        self._draining.start()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(timeout=60)
+            self._draining.join()
+            self._process = None
+
+
+def _drain(stream: IO[str]) -> None:
+    with stream:
+        for _ in stream:
+            pass
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """One for all tests that do not stop it."""
+    running = RunningDaemon(tmp_path_factory.mktemp("daemon") / "root")
+    running.start()
+    yield running
+    running.stop()

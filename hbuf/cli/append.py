@@ -12,15 +12,17 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import EncryptTo, SignKey, recipients_of, signer_of
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of, refuse_for_url
 from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.separators import decode_separator
 from hbuf.cli.streams import counted, drop_stdout
 from hbuf.errors import BadInput, HbufError, UsageError
 from hbuf.format.fields import encode_fields, encode_producer
-from hbuf.ops.append import Sending, Stop, append_files, append_stream
+from hbuf.ops.append import Appender, Sending, Stop, append_files, append_stream
 from hbuf.ops.create import create
 from hbuf.ops.inputs import HttpParser, JsonParser, LineParser, Parser
 from hbuf.ops.set import read_settings
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended
@@ -64,6 +66,9 @@ def append_command(
     timeout: Timeout = "30s",
     sign: SignKey = None,
     encrypt_to: EncryptTo = None,
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Do not make a missing buffer.")] = False,
     version: Version = False,
 ) -> int:
@@ -82,24 +87,32 @@ def append_command(
     producer_name = encode_producer(producer) if producer is not None else None
     fields = encode_fields(key, tag or [], [_header(line) for line in header or []])
     linger_seconds, timeout_seconds = seconds(linger), seconds(timeout)
-    signer, recipients = signer_of(sign), recipients_of(encrypt_to)
+    refuse_for_url(buffer, "--sign", sign, "the server signs with its own key")
+    refuse_for_url(buffer, "--fsync never", fsync == "never", "a server answers when it is durable")
+    place = place_of(NAME, buffer, Options(cacert, cert, token_file))
+    recipients = recipients_of(encrypt_to)
+    signer = signer_of(sign)
     for file in files or []:
         with os_errors(file):
             os.stat(0 if file == "-" else file)
-    if not no_create and not BufferDirectory(buffer).exists():
-        create(buffer, may_exist=True, signer=signer, recipients=recipients)
-    settings = read_settings(buffer)
+    if not no_create and isinstance(place, str) and not BufferDirectory(place).exists():
+        create(place, may_exist=True, signer=signer, recipients=recipients)
+    settings = read_settings(place)
     if not set(recipients) <= set(settings.recipients):
         hint = "hbuf-set --encrypt-to adds a recipient, for what comes after"
         raise UsageError(f"{buffer}: is not encrypted to the key that --encrypt-to names", hint=hint)
     limit_bytes = settings.most_body_bytes
-    writer = Writer(
-        BufferDirectory(buffer),
-        sync=fsync != "never",
-        timeout_seconds=timeout_seconds,
-        notice=noticer(f"{NAME}: {buffer}"),
-        signer=signer,
-    )
+    writer: Appender
+    if isinstance(place, RemoteBuffer):
+        writer = _remote_writer(place, timeout_seconds, receipts=verbose)
+    else:
+        writer = Writer(
+            BufferDirectory(place),
+            sync=fsync != "never",
+            timeout_seconds=timeout_seconds,
+            notice=noticer(f"{NAME}: {buffer}"),
+            signer=signer,
+        )
     sending = Sending(
         writer,
         fields,
@@ -119,11 +132,17 @@ def append_command(
                 append_stream(0, new_parser, sending, linger_seconds=linger_seconds, atomic=atomic, stop=stop)
             return INTERRUPTED if stop.signal == signal.SIGINT else 0
     except HbufError as error:
-        if isinstance(error, BadInput):
+        if isinstance(error, BadInput) and not error.message.startswith(f"{buffer}: "):
             error.message = f"{buffer}: {error.message}"
         if sending.stored or not files:
             error.message += f"; {counted(sending.stored, 'message was', 'messages were')} stored"
         raise
+
+
+def _remote_writer(buffer: RemoteBuffer, timeout_seconds: float, *, receipts: bool) -> Appender:
+    from hbuf.remote.writer import RemoteWriter
+
+    return RemoteWriter(buffer.connect(timeout_seconds), receipts=receipts)
 
 
 def _separator(null: bool, separator: str | None, http: bool, as_json: bool) -> bytes | None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import SignKey, signer_of
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of, refuse_for_url
 from hbuf.cli.program import Buffer, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.streams import printable
 from hbuf.errors import UsageError
@@ -40,6 +41,9 @@ def erase_command(
     ] = None,
     sign: SignKey = None,
     timeout: Timeout = "30s",
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     version: Version = False,
 ) -> None:
     """Erase messages for good. Number, time and length stay, and who erased it why."""
@@ -49,20 +53,22 @@ def erase_command(
         raise UsageError("--dry-run goes with SEQ or --key")
     if as_json and not dry_run:
         raise UsageError("--json goes with --dry-run")
+    refuse_for_url(buffer, "--sign", sign, "the server signs with its own key")
+    place = place_of(NAME, buffer, Options(cacert, cert, token_file))
     if listing:
-        sys.stdout.buffer.write(list_erased(buffer))
+        sys.stdout.buffer.write(list_erased(place))
         return
     wanted = key if key is not None else parse_numbers(numbers or [])
     if dry_run:
-        _print(candidates(buffer, wanted), as_json)
+        _print(candidates(place, wanted), as_json)
         return
     if reason is None:
         raise UsageError("a --reason is needed to erase", hint="it stays in the log, so name nobody in it")
     erasing = Erasing(reason, seconds(timeout), signer_of(sign), noticer(f"{NAME}: {buffer}"))
     if apply is not None:
-        apply_list(buffer, _read(apply), erasing)
+        apply_list(place, _read(apply), erasing)
     else:
-        erase(buffer, wanted, erasing)
+        erase(place, wanted, erasing)
 
 
 def _read(path: str) -> bytes:

@@ -12,17 +12,17 @@ from typing import Annotated, Literal
 import typer
 
 from hbuf.cli.key_options import IdentityKeys, identities_of
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
 from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
 from hbuf.cli.program import Buffers, Version, program, run
 from hbuf.cli.streams import complain
 from hbuf.errors import Damaged, HbufError, UsageError
 from hbuf.format.places import Place, parse_place
 from hbuf.ops.filter import Filter, compile_pattern
+from hbuf.ops.reading import open_reader
 from hbuf.ops.tail import select_chunks
 from hbuf.store.data_keys import Identity
-from hbuf.store.directory import BufferDirectory
 from hbuf.store.opener import Opener
-from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
 
 NAME = "hbuf-grep"
@@ -46,6 +46,9 @@ def grep_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     null: Annotated[bool, typer.Option("--null", "-0", help="End each with NUL, not newline.")] = False,
     identity: IdentityKeys = None,
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     version: Version = False,
 ) -> int:
     """Print messages whose body or fields match PATTERN."""
@@ -61,7 +64,8 @@ def grep_command(
     form: Form = "http" if http else "json" if as_json else "body"
     only: Only = "names" if list_only else "count" if count else None
     end, identities = b"\0" if null else b"\n", identities_of(identity)
-    search = _Search(wanted, parse_place(place, time.time_ns() // 1000), form, end, only, number, identities)
+    options = Options(cacert, cert, token_file)
+    search = _Search(wanted, parse_place(place, time.time_ns() // 1000), form, end, only, number, identities, options)
     found_any, failed = False, 0
     for buffer in buffers:
         try:
@@ -87,6 +91,7 @@ class _Search:
     only: Only
     number: bool
     identities: list[Identity]
+    options: Options
     damaged: bool = False
     closed: Closed = field(default_factory=lambda: Closed(NAME))
 
@@ -95,7 +100,7 @@ class _Search:
         out = sys.stdout.buffer
         prefix = os.fsencode(buffer) + b":" if named and (self.form == "body" or self.only) else b""
         found = 0
-        with Reader(BufferDirectory(buffer)) as reader:
+        with open_reader(place_of(NAME, buffer, self.options)) as reader:
             printer = Printer(reader, self.form, self.end)
             opens = self.identities or (self.form == "body" and self.only is None)
             opener = Opener(reader, self.identities, self.closed.notice) if opens else None

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
 from hbuf.cli.program import Version, program, run
 from hbuf.cli.streams import complain, printable
 from hbuf.errors import HbufError
 from hbuf.format.times import encode_time
-from hbuf.ops.ls import Listing, find_buffers, list_buffer, listing_values
+from hbuf.ops.ls import Listing, find_listings, listing_values
 
 NAME = "hbuf-ls"
 _COLUMNS = ("NAME", "FIRST", "LAST", "BYTES", "SEGMENTS", "NEWEST", "STATE")
@@ -20,9 +21,13 @@ _COLUMNS = ("NAME", "FIRST", "LAST", "BYTES", "SEGMENTS", "NEWEST", "STATE")
 
 def ls_command(
     paths: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATH]...", help="Buffers, or trees of them.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", help="Buffers, trees of them, or URLs.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     version: Version = False,
 ) -> int:
     """List buffers with their numbers, sizes, times and state."""
@@ -33,10 +38,11 @@ def ls_command(
         complain(NAME, error.message, error.hint)
         code = error.exit_code
 
-    found = []
+    found: list[Listing] = []
     for path in paths or ["."]:
         try:
-            found += [list_buffer(directory) for directory in find_buffers(path, notice)]
+            place = place_of(NAME, path, Options(cacert, cert, token_file), whole_tenant=True)
+            found += find_listings(place, notice)
         except HbufError as error:
             notice(error)
     _print(found, as_json)

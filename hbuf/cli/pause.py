@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import subprocess
@@ -11,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from hbuf.cli.place import CaCert, Cert, Options, Place, TokenFile, place_of
 from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.streams import complain
 from hbuf.errors import HbufError
-from hbuf.ops.pause import Hold, pause, resume
+from hbuf.ops.pause import Holding, hold_still, let_go_on
 
 NAME = "hbuf-pause"
 _COMMAND: list[str] = []
@@ -25,34 +25,38 @@ def pause_command(
     resume_them: Annotated[bool, typer.Option("--resume", help="End the pause, whoever set it.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to who has to wait.")] = "",
     timeout: Timeout = "30s",
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     version: Version = False,
 ) -> int:
     """Pause buffers while COMMAND runs (BUF... -- COMMAND), or until --resume."""
     wait_seconds = seconds(timeout)
+    places = {buffer: place_of(NAME, buffer, Options(cacert, cert, token_file)) for buffer in buffers}
     if resume_them:
-        for buffer in buffers:
-            resume(buffer, timeout_seconds=wait_seconds)
+        for place in places.values():
+            let_go_on(place, timeout_seconds=wait_seconds)
         return 0
     if not _COMMAND:
-        for buffer in buffers:
-            hold = pause(buffer, reason=reason, timeout_seconds=wait_seconds, notice=noticer(f"{NAME}: {buffer}"))
+        for buffer, place in places.items():
+            hold = hold_still(place, reason=reason, timeout_seconds=wait_seconds, notice=noticer(f"{NAME}: {buffer}"))
             if hold:
-                os.close(hold.fd)
+                hold.keep()
         return 0
-    return _pause_while(buffers, reason, wait_seconds)
+    return _pause_while(places, reason, wait_seconds)
 
 
-def _pause_while(buffers: list[str], reason: str, wait_seconds: float) -> int:
-    holds: list[Hold] = []
+def _pause_while(places: dict[str, Place], reason: str, wait_seconds: float) -> int:
+    holds: list[Holding] = []
     command = shlex.join(_COMMAND)
     released = True
     try:
-        for buffer in buffers:
+        for buffer, place in places.items():
             notice = noticer(f"{NAME}: {buffer}")
-            hold = pause(buffer, reason=reason, timeout_seconds=wait_seconds, command=command, notice=notice)
+            hold = hold_still(place, reason=reason, timeout_seconds=wait_seconds, command=command, notice=notice)
             if hold:
                 holds.append(hold)
-        code = _run_command([hold.fd for hold in holds])
+        code = _run_command([fd for hold in holds for fd in hold.fds])
     finally:
         for hold in holds:
             released = _release(hold) and released
@@ -76,14 +80,14 @@ def _run_command(fds: list[int]) -> int:
             continue  # the command got it too, and decides
 
 
-def _release(hold: Hold) -> bool:
+def _release(hold: Holding) -> bool:
     try:
         held = hold.release()
     except HbufError as error:
         complain(NAME, error.message)
         return False
     if not held:
-        complain(NAME, f"{hold.directory.shown}: was resumed by somebody else while the command ran")
+        complain(NAME, f"{hold.shown}: was resumed by somebody else while the command ran")
     return held
 
 

@@ -9,14 +9,14 @@ from hbuf.cli.streams import complain, counted
 from hbuf.errors import HbufError, NotAllowed
 from hbuf.format.jsonlines import encode_json
 from hbuf.format.message import message_of
-from hbuf.store.reader import Reader
+from hbuf.ops.reading import Readable
 from hbuf.store.view import Chunk
 
 Form = Literal["body", "http", "json"]
 
 
 class Printer:
-    def __init__(self, reader: Reader, form: Form, end: bytes) -> None:
+    def __init__(self, reader: Readable, form: Form, end: bytes) -> None:
         self._reader = reader
         self._form = form
         self._end = end  # behind each body
@@ -46,8 +46,7 @@ class Printer:
         if record is None:
             self._reader.note_damage(chunk, i)
             return b""
-        directory = self._reader.directory
-        return encode_json(message_of(chunk.data, record, directory.tenant, directory.name)) + b"\n"
+        return encode_json(message_of(chunk.data, record, self._reader.tenant, self._reader.name)) + b"\n"
 
 
 class Closed:
@@ -75,15 +74,16 @@ class Closed:
         return self.exit_code
 
 
-def say_retired(program: str, reader: Reader) -> None:
+def say_retired(program: str, reader: Readable) -> None:
     """Says, once, that messages which were asked for are retired, and where it goes on."""
     if reader.retired_seq:
         last, reader.retired_seq = reader.retired_seq, 0
-        complain(program, f"{reader.directory.shown}: messages up to {last} are retired; the first is {last + 1}")
+        complain(program, f"{reader.shown}: messages up to {last} are retired; the first is {last + 1}")
 
 
-def complain_of_damage(program: str, reader: Reader) -> bool:
+def complain_of_damage(program: str, reader: Readable) -> bool:
     """Says where the buffer is damaged. Returns whether it is."""
-    for (first, at), reason in sorted(reader.damage.items()):
-        complain(program, f"{reader.directory.segment_shown(first)}: byte {at}: {reason}")
-    return bool(reader.damage)
+    lines = reader.damage_lines()
+    for line in lines:
+        complain(program, line)
+    return bool(lines)

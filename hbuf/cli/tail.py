@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import IdentityKeys, identities_of
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
 from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
 from hbuf.cli.program import Buffer, Version, program, run
 from hbuf.cli.separators import decode_separator
@@ -20,10 +21,9 @@ from hbuf.errors import Damaged, UsageError
 from hbuf.format.places import parse_place
 from hbuf.format.times import parse_moment
 from hbuf.ops.filter import Filter, compile_pattern
-from hbuf.ops.tail import Follower, select_chunks
-from hbuf.store.directory import BufferDirectory
+from hbuf.ops.reading import Readable, open_reader
+from hbuf.ops.tail import follower_of, select_chunks
 from hbuf.store.opener import Opener
-from hbuf.store.reader import Reader
 from hbuf.store.view import Chunk
 
 NAME = "hbuf-tail"
@@ -55,6 +55,9 @@ def tail_command(
     http: Annotated[bool, typer.Option("--http", help="Records as they are stored.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     identity: IdentityKeys = None,
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     version: Version = False,
 ) -> int:
     """Show the last messages of a buffer, or those from a place on."""
@@ -73,7 +76,7 @@ def tail_command(
         compile_pattern(grep) if grep is not None else None,
     )
     end_of_each = b"\0" if null else b"\n" if separator is None else decode_separator(separator)
-    with Reader(BufferDirectory(buffer)) as reader:
+    with open_reader(place_of(NAME, buffer, Options(cacert, cert, token_file))) as reader:
         until_us = parse_moment(until, now_us) if until is not None else None
         start = _start(reader, place, lines, since, until_us, now_us)
         form: Form = "http" if http else "json" if as_json else "body"
@@ -93,7 +96,7 @@ def tail_command(
 class _Source:
     """What is read, and how far."""
 
-    reader: Reader
+    reader: Readable
     wanted: Filter
     opener: Opener | None
     until_us: int | None
@@ -105,11 +108,13 @@ class _Source:
         return select_chunks(self.reader, start, end, self.wanted, self.opener)
 
 
-def _end(reader: Reader, until_us: int | None) -> int:
+def _end(reader: Readable, until_us: int | None) -> int:
     return reader.end_seq if until_us is None else min(reader.first_at(until_us), reader.end_seq)
 
 
-def _start(reader: Reader, place: str | None, lines: int, since: str | None, until_us: int | None, now_us: int) -> int:
+def _start(
+    reader: Readable, place: str | None, lines: int, since: str | None, until_us: int | None, now_us: int
+) -> int:
     if place is not None:
         start = reader.resolve(parse_place(place, now_us))
     elif since is not None:
@@ -123,7 +128,7 @@ def _start(reader: Reader, place: str | None, lines: int, since: str | None, unt
 
 def _show(source: _Source, start: int, printer: Printer, most: int | None, *, follow: bool, poll: bool) -> None:
     reader = source.reader
-    follower = Follower(reader, poll=poll) if follow else None
+    follower = follower_of(reader, source.wanted, poll=poll) if follow else None
     out = sys.stdout.buffer
     at, end = start, source.end()
     left = sys.maxsize if most is None else most

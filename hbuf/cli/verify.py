@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_options import public_of
+from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
 from hbuf.cli.program import Buffers, Version, each_buffer, program, run
 from hbuf.cli.progress import progress
 from hbuf.cli.streams import counted, printable
@@ -37,6 +38,9 @@ def verify_command(
     jobs: Annotated[
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; all cores if not said.")
     ] = None,
+    cacert: CaCert = None,
+    cert: Cert = None,
+    token_file: TokenFile = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no report: the exit code tells.")] = False,
     version: Version = False,
 ) -> int:
@@ -46,8 +50,9 @@ def verify_command(
     public = public_of(signer, "sign") if signer is not None else None
 
     def verify_one(buffer: str) -> int:
+        place = place_of(NAME, buffer, Options(cacert, cert, token_file))
         with progress(quiet, "bytes") as shown:
-            report = verify(buffer, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=shown)
+            report = verify(place, start=expected_start, head=wanted_head, signer=public, jobs=jobs, progress=shown)
         if as_json:
             sys.stdout.write(_json(report) + "\n")
         elif not quiet:

@@ -18,10 +18,10 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
+from hbuf.daemon.answers import problem
 from hbuf.daemon.config import Limits
 from hbuf.daemon.logs import said
 from hbuf.errors import HbufError, HeadersTooLarge, TooSlow, UsageError
-from hbuf.format.problem import MEDIA_TYPE, encode_problem
 
 LOG = logging.getLogger(__name__)
 
@@ -207,9 +207,8 @@ class Connection(RequestHandler):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         if isinstance(resp, web.HTTPException):  # what aiohttp refused before our app saw it
-            refused = problem_answer(_error_of(resp.status, HttpProcessingError(message=resp.reason)))
-            refused.force_close()
-            resp = refused
+            resp = problem(_error_of(resp.status, HttpProcessingError(message=resp.reason)))
+            resp.force_close()
         return await super().finish_response(request, resp, start_time)
 
     def _peer(self) -> str:
@@ -228,7 +227,7 @@ class Connection(RequestHandler):
             LOG.error("mistake", exc_info=exc, extra=said(method=request.method, peer=self._peer()))
         if request.writer.output_size > 0:
             raise ConnectionError("an answer is under way, and cannot become another")
-        answer = problem_answer(error)
+        answer = problem(error)
         answer.force_close()
         return answer
 
@@ -306,17 +305,6 @@ class Runner(web.AppRunner):
 
     async def _make_server(self) -> Connections:
         return Connections(await super()._make_server(), self._limits, **self._kwargs)
-
-
-def problem_answer(error: HbufError) -> web.Response:
-    headers = {
-        "server": "hbuf",
-        "x-hbuf-version": "1",
-        "x-content-type-options": "nosniff",
-        "cache-control": "no-store",
-        "content-type": MEDIA_TYPE,
-    }
-    return web.Response(status=error.http_status, body=encode_problem(error), headers=headers)
 
 
 def _error_of(status: int, exc: BaseException | None) -> HbufError:

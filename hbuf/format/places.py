@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hbuf.errors import UsageError
-from hbuf.format.times import parse_moment
+from hbuf.format.times import encode_time, parse_moment
 
 _NUMBER = re.compile(r"-?[1-9][0-9]{0,18}|-0")
 
@@ -38,3 +38,14 @@ def parse_place(text: str, now_us: int) -> Place:
     if text.startswith("consumer:") and len(text) > len("consumer:"):
         return Place("consumer", name=text.removeprefix("consumer:"))
     raise UsageError(f"'{text}' is not a place", hint="a place is first, last, end, N, -N (the last N), @TIME or @10m")
+
+
+def encode_place(place: Place) -> str:
+    """The text of a place, as `parse_place` takes it at any time."""
+    if place.kind == "number":
+        return str(place.number)
+    if place.kind == "back":
+        return f"-{place.number}"
+    if place.kind == "time":
+        return f"@{encode_time(place.time_us)}"
+    return f"consumer:{place.name}" if place.kind == "consumer" else place.kind

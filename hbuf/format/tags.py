@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from hbuf.errors import Damaged
 
@@ -66,6 +67,19 @@ class Tags:
                 start = self.starts[at]
                 found.update(self.first + place for place in self.places[start : start + self.counts[at]])
         return found
+
+
+class Terms(NamedTuple):
+    """A key, a tag, or both that a message must have."""
+
+    key: bytes | None = None
+    tag: bytes | None = None
+
+    def find(self, tags: Tags) -> set[int]:
+        """The numbers that a sealed segment's tags file names."""
+        terms = [key_term(self.key)] if self.key is not None else []
+        terms += [tag_term(self.tag)] if self.tag is not None else []
+        return set.intersection(*(tags.find([term]) for term in terms))
 
 
 def encode_tags(first: int, records: int, put_id: bytes, terms: Mapping[bytes, list[int]]) -> bytes:

@@ -13,6 +13,7 @@ import select
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 from hbuf.errors import HbufError, TooLarge, TryLater
 from hbuf.format.fields import NO_FIELDS, Fields
@@ -21,7 +22,6 @@ from hbuf.ops.inputs import Parser
 from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.room import MAX_UNIT_BYTES
-from hbuf.store.writer import Writer
 
 _READ_BYTES = 1024 * 1024
 # A batch is written when it has this many bytes or messages: large enough that a sync is cheap for each.
@@ -30,11 +30,22 @@ _BATCH_MESSAGES = 10_000
 _RETRY_SECONDS = 0.1
 
 
+class Appender(Protocol):
+    """What messages are appended with, to a directory or to a server."""
+
+    def append_some(self, outgoing: Outgoing) -> Appended:
+        """Stores the first of the messages. The result tells how many are settled; when it raises none is."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 @dataclass(slots=True)
 class Sending:
     """How messages are appended, whatever they were read from."""
 
-    writer: Writer
+    writer: Appender
     fields: Fields = NO_FIELDS
     producer: bytes | None = None
     next_producer_seq: int = 0

@@ -17,7 +17,7 @@ from hbuf.errors import StorageFailed
 from hbuf.store.audit import SegmentAudit, audit_segment
 
 # What one process gets to do: much more than starting it costs.
-_SHARE_BYTES = 16 * 1024 * 1024
+SHARE_BYTES = 16 * 1024 * 1024
 _WORKER = "import sys; sys.path.insert(0, sys.argv[1]); from hbuf.ops.audits import serve; serve()"
 
 
@@ -40,7 +40,7 @@ def audits(tasks: list[Task], jobs: int | None) -> Iterator[SegmentAudit]:
 
     pool = ThreadPoolExecutor(workers)
     try:
-        for future in as_completed([pool.submit(_in_process, share) for share in shares]):
+        for future in as_completed([pool.submit(audit_in_process, share) for share in shares]):
             yield from future.result()
     finally:
         pool.shutdown(cancel_futures=True)
@@ -61,14 +61,14 @@ def _shares(tasks: Iterable[Task]) -> Iterator[list[Task]]:
     for task in tasks:
         share.append(task)
         size += task.length
-        if size >= _SHARE_BYTES:
+        if size >= SHARE_BYTES:
             yield share
             share, size = [], 0
     if share:
         yield share
 
 
-def _in_process(share: list[Task]) -> list[SegmentAudit]:
+def audit_in_process(share: list[Task]) -> list[SegmentAudit]:
     import pickle
     import subprocess
 

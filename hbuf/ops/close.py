@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.clock import SystemClock
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -11,13 +12,22 @@ from hbuf.store.gate import Gate
 from hbuf.store.markers import read_marker, remove_marker, write_marker
 
 
-def close(path: str, *, reason: str, timeout_seconds: float, who: str | None = None) -> bool:
+def close(path: str | RemoteBuffer, *, reason: str, timeout_seconds: float, who: str | None = None) -> bool:
     """Nobody may append any more. False where it was closed already."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        return verbs.close(path, reason, timeout_seconds)
     return _change(path, timeout_seconds, reason, closed=True, who=who)
 
 
-def reopen(path: str, *, timeout_seconds: float) -> bool:
-    """False where it was not closed."""
+def reopen(path: str | RemoteBuffer, *, timeout_seconds: float) -> bool:
+    """False where it was not closed. A server does not tell."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        verbs.reopen(path, timeout_seconds)
+        return True
     return _change(path, timeout_seconds, "", closed=False)
 
 

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from hbuf.errors import UsageError
+from hbuf.errors import CannotCreate, UsageError
 from hbuf.format.settings import Settings, has_rule, set_recipients, set_values
 from hbuf.format.times import encode_time
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.clock import SystemClock
 from hbuf.store.create import create_buffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.signing import Signer
+
+
+def create_remote(
+    buffer: RemoteBuffer,
+    values: Mapping[str, str],
+    *,
+    recovery_key: bytes | None = None,
+    recipients: Sequence[str] = (),
+) -> None:
+    """Makes a buffer on a server. The setting `sign` says that the server signs it, with a key of its own."""
+    from hbuf.format.keys import PublicKey, encode_public
+    from hbuf.remote import verbs
+
+    wanted: dict[str, Any] = dict(values)
+    sign = verbs.parse_sign(wanted.pop("sign")) if "sign" in wanted else False
+    # Refused here with the same words as for a directory.
+    defaults = Settings(str(uuid.uuid4()), buffer.name, encode_time(0))
+    found = set_recipients(set_values(defaults, wanted), recipients)
+    if recovery_key is not None and not sign:
+        raise UsageError("--recovery goes with --set sign=true")
+    if sign:
+        wanted["sign"] = True
+    if recovery_key is not None:
+        wanted["recovery_key"] = encode_public(PublicKey("recovery", recovery_key))
+    if found.recipients:
+        wanted["recipients"] = list(found.recipients)
+    if not verbs.create(buffer, wanted):
+        raise CannotCreate(f"{buffer.shown}: exists already")
 
 
 def create(

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hbuf.errors import Damaged, NotAllowed, UsageError
 from hbuf.format.deletes import check_reason
@@ -16,6 +17,7 @@ from hbuf.format.message import Message, message_of
 from hbuf.ops.filter import Filter
 from hbuf.ops.set import read_settings
 from hbuf.ops.tail import messages
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store import erase as store
 from hbuf.store.deletes import erasures
 from hbuf.store.directory import BufferDirectory
@@ -44,9 +46,7 @@ class Erasing:
     def run(
         self, directory: BufferDirectory, numbers: Sequence[int], *, again: bool = False, named: bool = True
     ) -> int:
-        reason = check_reason(self.reason)
-        if not reason:
-            raise UsageError("the reason cannot be empty")
+        reason = self.checked_reason()
         writer = Writer(directory, timeout_seconds=self.timeout_seconds, notice=self.notice, signer=self.signer)
         with writer, os_errors(directory.shown):
             if not numbers and directory.erasing.exists():
@@ -57,6 +57,12 @@ class Erasing:
             erased = store.erase(writer, numbers, by, reason, again=again, named=named)
             self._tell_of_staged(directory)
             return erased
+
+    def checked_reason(self) -> bytes:
+        reason = check_reason(self.reason)
+        if not reason:
+            raise UsageError("the reason cannot be empty")
+        return reason
 
     def _tell_of_staged(self, directory: BufferDirectory) -> None:
         """What a job of Spark that was killed left, may hold the same messages. Only the job knows which."""
@@ -78,11 +84,16 @@ def parse_numbers(texts: Iterable[str]) -> list[range]:
     return found
 
 
-def erase(path: str, wanted: Sequence[range] | str, erasing: Erasing) -> int:
+def erase(path: str | RemoteBuffer, wanted: Sequence[range] | str, erasing: Erasing) -> int:
     """Erases messages by their numbers, or all of one key. Returns how many; 0 where they were erased already.
 
     Of a range all that are messages go; a number that is not there, or is no message, is refused, and nothing goes.
     """
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        erasing.checked_reason()
+        return verbs.erase(path, _named(wanted), erasing.reason, erasing.timeout_seconds)
     directory = _erasable(path)
     erased = 0
     start = 1
@@ -96,14 +107,30 @@ def erase(path: str, wanted: Sequence[range] | str, erasing: Erasing) -> int:
         start = end  # more of the key may have come meanwhile
 
 
-def candidates(path: str, wanted: Sequence[range] | str) -> Iterator[Message]:
+def _named(wanted: Sequence[range] | str) -> dict[str, Any]:
+    """What is wanted, as a server is told."""
+    if isinstance(wanted, str):
+        return {"key": wanted}
+    return {"numbers": [str(each.start) if len(each) == 1 else f"{each.start}-{each.stop - 1}" for each in wanted]}
+
+
+def candidates(path: str | RemoteBuffer, wanted: Sequence[range] | str) -> Iterator[Message]:
     """The messages that `erase` would erase."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        yield from verbs.candidates(path, _named(wanted))
+        return
     with Reader(_erasable(path)) as reader:
         yield from _select(reader, wanted, 1)
 
 
-def list_erased(path: str) -> bytes:
+def list_erased(path: str | RemoteBuffer) -> bytes:
     """All that DELETEs say was erased, as a text for `apply_list`."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        return verbs.list_erased(path)
     directory = BufferDirectory(path)
     directory.require()
     lock = Lock(directory)
@@ -117,13 +144,20 @@ def list_erased(path: str) -> bytes:
     return encode_erased_list(read_settings(path).uuid, found.values())
 
 
-def apply_list(path: str, listed: bytes, erasing: Erasing) -> int:
+def apply_list(path: str | RemoteBuffer, listed: bytes, erasing: Erasing) -> int:
     """Erases again what a list names, in a buffer that was restored from an older backup. Returns how many.
 
     A number that is another message now is left alone: what the list names came after the backup.
     """
-    directory = _erasable(path)
     uuid, found = parse_erased_list(listed)
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        erasing.checked_reason()
+        erased, missing = verbs.apply_list(path, listed, erasing.reason, erasing.timeout_seconds)
+        _say_missing(erasing, missing, len(found))
+        return erased
+    directory = _erasable(path)
     own = read_settings(path).uuid
     if uuid != own:
         raise NotAllowed(f"{directory.shown}: the list is of another buffer: {uuid}, and this is {own}")
@@ -132,11 +166,14 @@ def apply_list(path: str, listed: bytes, erasing: Erasing) -> int:
         there = _merged([range(seq, seq + 1) for seq in expected if reader.first_seq <= seq < reader.end_seq])
         ids = {seq: found_id for each in there for seq, found_id in _ids_of(reader, each)}
     numbers = [seq for seq, found_id in ids.items() if found_id == expected[seq].id]
-    if len(numbers) < len(expected):
-        missing = len(expected) - len(numbers)
-        erasing.missing(missing)
-        erasing.notice(f"{missing} of the {len(expected)} messages that the list names are not in this buffer")
+    _say_missing(erasing, len(expected) - len(numbers), len(expected))
     return erasing.run(directory, numbers, again=True, named=False)
+
+
+def _say_missing(erasing: Erasing, missing: int, count: int) -> None:
+    if missing:
+        erasing.missing(missing)
+        erasing.notice(f"{missing} of the {count} messages that the list names are not in this buffer")
 
 
 def _erasable(path: str) -> BufferDirectory:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hbuf.errors import UsageError
 from hbuf.format.scan import Record, key_of, tags_of
 from hbuf.format.sealing import is_encrypted
-from hbuf.format.tags import Tags, key_term, tag_term
-from hbuf.store.reader import Reader
+from hbuf.format.tags import Terms
 from hbuf.store.view import Chunk
 
 _SPECIAL = set(r".^$*+?{}[]\|()")
@@ -41,6 +41,12 @@ def compile_pattern(text: str, *, ignore_case: bool = False, fixed: bool = False
     return Pattern(regex, encoded if is_text and encoded and not ignore_case else None)
 
 
+class Damageable(Protocol):
+    """Who is told of messages that cannot be read."""
+
+    def note_damage(self, chunk: Chunk, i: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Empty: all messages. `pattern` is looked for in bodies, and `in_fields` in key, tags and headers too."""
@@ -63,16 +69,11 @@ class Filter:
         """What can be said of a message whose body cannot be read yet."""
         return replace(self, pattern=None)
 
-    def terms(self, tags: Tags) -> set[int]:
-        """The numbers that a sealed segment's tags file names."""
-        found = [tags.find([term]) for term in self._terms()]
-        return set.intersection(*found)
+    @property
+    def terms(self) -> Terms | None:
+        return Terms(self.key, self.tag) if self.by_terms else None
 
-    def _terms(self) -> list[bytes]:
-        terms = [key_term(self.key)] if self.key is not None else []
-        return [*terms, tag_term(self.tag)] if self.tag is not None else terms
-
-    def places(self, reader: Reader, chunk: Chunk) -> Sequence[int]:
+    def places(self, reader: Damageable, chunk: Chunk) -> Sequence[int]:
         """Which messages of a chunk are wanted. What cannot be read is noted as damage."""
         if self.wants_all and not chunk.suspect and chunk.has_messages_only():
             return range(len(chunk.entries))

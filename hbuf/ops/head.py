@@ -6,6 +6,7 @@ import base64
 
 from hbuf.errors import Damaged, NotFound, NotSigned
 from hbuf.format.note import encode_note
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.reader import Reader
@@ -13,8 +14,12 @@ from hbuf.store.segment_file import opened_segment
 from hbuf.store.tail import Opening, read_opening
 
 
-def head(path: str) -> str:
+def head(path: str | RemoteBuffer) -> str:
     """The C2SP signed note of the last message."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        return verbs.head(path)
     directory = BufferDirectory(path)
     with Reader(directory) as reader, os_errors(path):
         seq = reader.end_seq - 1

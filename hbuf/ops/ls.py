@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hbuf.errors import Damaged, HbufError, NotFound
-from hbuf.format.times import encode_time
+from hbuf.errors import Damaged, HbufError, NotFound, Unavailable
+from hbuf.format.times import encode_time, parse_time
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors, translated
 from hbuf.store.markers import read_marker
@@ -51,8 +52,34 @@ def listing_values(listing: Listing) -> dict[str, Any]:
     }
 
 
-def find_buffers(path: str, notice: Callable[[HbufError], None]) -> Iterator[BufferDirectory]:
+def find_listings(path: str | RemoteBuffer, notice: Callable[[HbufError], None]) -> Iterator[Listing]:
     """The buffer at `path`, or all buffers below it, by name. `notice` is told of what cannot be looked into."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote.listing import find_remote
+
+        for shown, values in find_remote(path):
+            yield _listing_of(shown, values)
+        return
+    for directory in find_buffers(path, notice):
+        yield list_buffer(directory)
+
+
+def _listing_of(shown: str, values: Mapping[str, Any]) -> Listing:
+    """What a server says of a buffer."""
+    try:
+        oldest, newest = ((parse_time(values[name]) if values[name] else None) for name in ("oldest", "newest"))
+        first, last, messages, size, segments = (
+            int(values[name]) for name in ("first", "last", "messages", "bytes", "segments")
+        )
+        tenant, name, state = (str(values[name]) for name in ("tenant", "buffer", "state"))
+    except (KeyError, TypeError, ValueError):
+        raise Unavailable(f"{shown}: what the server says of it cannot be read") from None
+    stale = values.get("stale_pause") is True
+    return Listing(shown, shown, tenant, name, first, last, messages, size, segments, oldest, newest, state, stale)
+
+
+def find_buffers(path: str, notice: Callable[[HbufError], None]) -> Iterator[BufferDirectory]:
+    """The directories of these."""
     directory = BufferDirectory(path)
     if directory.exists():
         yield directory

@@ -7,8 +7,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from hbuf.errors import Locked, Paused
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.clock import SystemClock
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -18,12 +20,40 @@ from hbuf.store.markers import Marker, is_same_marker, read_marker, remove_marke
 _POLL_SECONDS = 0.05
 
 
+class Holding(Protocol):
+    """A pause that is ours, of a directory or on a server."""
+
+    @property
+    def shown(self) -> str: ...
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Whoever has these open keeps it: they are for the command."""
+
+    def release(self) -> bool:
+        """Ends the pause. False where it did not hold all the time."""
+
+    def keep(self) -> None:
+        """Leaves it as it is."""
+
+
 @dataclass(slots=True)
 class Hold:
     """A pause that is ours. Whoever has `fd` open keeps it: pass it on to the command."""
 
     directory: BufferDirectory
     fd: int
+
+    @property
+    def shown(self) -> str:
+        return self.directory.shown
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return (self.fd,)
+
+    def keep(self) -> None:
+        os.close(self.fd)
 
     def release(self) -> bool:
         """Ends the pause. False where it had been ended by somebody else: then it did not hold all the time."""
@@ -35,6 +65,32 @@ class Hold:
                 return True
         finally:
             os.close(self.fd)
+
+
+def hold_still(
+    place: str | RemoteBuffer,
+    *,
+    reason: str,
+    timeout_seconds: float,
+    command: str | None = None,
+    notice: Callable[[str], None] = lambda line: None,
+) -> Holding | None:
+    """Pauses what lies in a directory or on a server. None where it is paused by hand already, and stays so."""
+    if not isinstance(place, RemoteBuffer):
+        return pause(place, reason=reason, timeout_seconds=timeout_seconds, command=command, notice=notice)
+    from hbuf.remote import pausing
+
+    return pausing.pause(place, why=reason, timeout_seconds=timeout_seconds, lease=command is not None)
+
+
+def let_go_on(place: str | RemoteBuffer, *, timeout_seconds: float) -> None:
+    """Ends a pause, whoever set it."""
+    if not isinstance(place, RemoteBuffer):
+        resume(place, timeout_seconds=timeout_seconds)
+        return
+    from hbuf.remote import pausing
+
+    pausing.resume(place, timeout_seconds)
 
 
 def pause(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hbuf.format.settings import Settings, change_recipients, change_settings
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.reserve import keep_first_reserve
@@ -13,8 +15,12 @@ from hbuf.store.tail import newest_opening
 from hbuf.store.writer import Writer
 
 
-def read_settings(path: str) -> Settings:
+def read_settings(path: str | RemoteBuffer) -> Settings:
     """The settings that the chain says."""
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        return verbs.read_settings(path)
     directory = BufferDirectory(path)
     directory.require()
     with os_errors(directory.shown):
@@ -22,7 +28,7 @@ def read_settings(path: str) -> Settings:
 
 
 def set_settings(
-    path: str,
+    path: str | RemoteBuffer,
     changes: Mapping[str, str],
     *,
     timeout_seconds: float,
@@ -37,7 +43,15 @@ def set_settings(
     def change(settings: Settings) -> Settings:
         return change_recipients(change_settings(settings, changes), added, removed)
 
-    change(read_settings(path))  # refuse what is wrong before waiting for a lock
+    wanted = change(read_settings(path))  # refuse what is wrong before waiting for a lock
+    if isinstance(path, RemoteBuffer):
+        from hbuf.remote import verbs
+
+        values: dict[str, Any] = {**changes}
+        if added or removed:
+            values["recipients"] = list(wanted.recipients)
+        verbs.change_settings(path, values, timeout_seconds)
+        return
     directory = BufferDirectory(path)
     with Writer(directory, timeout_seconds=timeout_seconds, notice=notice, signer=signer, recovery=recovery) as writer:
         writer.roll(change)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from hbuf.format.message import Message, message_of
 from hbuf.format.places import END, Place
 from hbuf.ops.filter import EVERYTHING, Filter
+from hbuf.ops.reading import Readable
 from hbuf.ops.watching import Watch
 from hbuf.store.opener import Opener
 from hbuf.store.reader import Reader
@@ -18,18 +20,17 @@ _POLL_SECONDS = 0.2
 
 
 def select_chunks(
-    reader: Reader, start: int, end: int, wanted: Filter, opener: Opener | None = None
+    reader: Readable, start: int, end: int, wanted: Filter, opener: Opener | None = None
 ) -> Iterator[tuple[Chunk, Sequence[int]]]:
     """Chunks, each with the places in it that are wanted. With `opener` encrypted bodies are opened."""
-    terms = wanted.terms if wanted.by_terms else None
-    for chunk in reader.chunks(start, end, terms):
+    for chunk in reader.chunks(start, end, wanted.terms):
         if opener is not None and opener.concerns(chunk):
             yield _open(reader, chunk, wanted, opener)
         else:
             yield chunk, wanted.places(reader, chunk)
 
 
-def _open(reader: Reader, chunk: Chunk, wanted: Filter, opener: Opener) -> tuple[Chunk, Sequence[int]]:
+def _open(reader: Readable, chunk: Chunk, wanted: Filter, opener: Opener) -> tuple[Chunk, Sequence[int]]:
     """What can be decided without opening is decided first."""
     plain, readable = opener.open(chunk, wanted.without_pattern().places(reader, chunk))
     if wanted.pattern is None:
@@ -39,9 +40,9 @@ def _open(reader: Reader, chunk: Chunk, wanted: Filter, opener: Opener) -> tuple
 
 
 def messages(
-    reader: Reader, start: int, end: int, wanted: Filter = EVERYTHING, opener: Opener | None = None
+    reader: Readable, start: int, end: int, wanted: Filter = EVERYTHING, opener: Opener | None = None
 ) -> Iterator[Message]:
-    tenant, name = reader.directory.tenant, reader.directory.name
+    tenant, name = reader.tenant, reader.name
     for chunk, places in select_chunks(reader, start, end, wanted, opener):
         for i in places:
             record = chunk.parse(i)
@@ -49,6 +50,27 @@ def messages(
                 reader.note_damage(chunk, i)
             else:
                 yield message_of(chunk.data, record, tenant, name)
+
+
+class Waiting(Protocol):
+    """Waits for new messages."""
+
+    def wait(self, end: int, timeout_seconds: float | None = None) -> int:
+        """Returns when there are messages from `end` on, or the time is up: one more than the last number."""
+
+    def close(self) -> None: ...
+
+
+def follower_of(reader: Readable, wanted: Filter = EVERYTHING, *, poll: bool = False) -> Waiting:
+    """`poll` is for a directory on a network file system."""
+    if isinstance(reader, Reader):
+        return Follower(reader, poll=poll)
+    from hbuf.remote.follower import RemoteFollower
+    from hbuf.remote.reader import RemoteReader
+
+    if not isinstance(reader, RemoteReader):
+        raise TypeError(type(reader).__name__)
+    return RemoteFollower(reader, wanted.terms)
 
 
 class Follower:
@@ -85,7 +107,7 @@ class Follower:
 
 
 def follow(
-    reader: Reader,
+    reader: Readable,
     place: Place = END,
     wanted: Filter = EVERYTHING,
     opener: Opener | None = None,
@@ -93,7 +115,7 @@ def follow(
     poll: bool = False,
 ) -> Iterator[Message]:
     """Messages from `place` on, for ever."""
-    follower = Follower(reader, poll=poll)
+    follower = follower_of(reader, wanted, poll=poll)
     try:
         at = reader.resolve(place)
         while True:

@@ -19,6 +19,7 @@ from hbuf.format.note import Head, head_text, key_hash, parse_note, verifies
 from hbuf.ops.audits import Task, audits
 from hbuf.ops.joining import join
 from hbuf.ops.report import Report
+from hbuf.remote.buffer import RemoteBuffer
 from hbuf.store.audit import SegmentAudit, audit_segment
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
@@ -40,7 +41,7 @@ class Expected:
     note: Head | None = None
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """What an auditor asks for."""
 
     start: Expected | None
@@ -75,7 +76,7 @@ def expected_head(text: str) -> Expected:
 
 
 def verify(
-    path: str,
+    path: str | RemoteBuffer,
     *,
     start: Expected | None = None,
     head: Expected | None = None,
@@ -87,9 +88,13 @@ def verify(
 
     `signer` is the public key that must have signed the first record, and so all that follows.
     """
+    wanted = Wanted(start, head, signer)
+    if isinstance(path, RemoteBuffer):
+        from hbuf.ops.verify_remote import verify_remote
+
+        return verify_remote(path, wanted, jobs, progress)
     directory = BufferDirectory(path)
     directory.require()
-    wanted = _Wanted(start, head, signer)
     while True:
         before = directory.segment_firsts()
         try:
@@ -101,7 +106,7 @@ def verify(
 
 
 def _verify(
-    directory: BufferDirectory, wanted: _Wanted, jobs: int | None, progress: Callable[[int, int], None]
+    directory: BufferDirectory, wanted: Wanted, jobs: int | None, progress: Callable[[int, int], None]
 ) -> Report:
     report = Report(directory.shown)
     tasks = _tasks(directory, wanted.asked, report)
@@ -113,7 +118,7 @@ def _verify(
         done[audit.first] = audit
         checked += audit.bytes_checked
         progress(checked, total)
-    _judge(directory, done, report, wanted)
+    judge(directory, done, report, wanted)
     if report.faults:
         report = _look_again(directory, done, counters, report, wanted)
     return report
@@ -138,7 +143,7 @@ def _look_again(
     done: dict[int, SegmentAudit],
     counters: dict[int, int | None],
     before: Report,
-    wanted: _Wanted,
+    wanted: Wanted,
 ) -> Report:
     """What looked wrong may have been erased meanwhile: once more under the shared lock, which keeps erases out.
 
@@ -164,13 +169,13 @@ def _look_again(
         ) from None
     finally:
         lock.close()
-    _judge(directory, {first: done[first] for first in tasks}, report, wanted)
+    judge(directory, {first: done[first] for first in tasks}, report, wanted)
     if directory.erasing.exists():
         report.notes.append(f"{directory.erasing.name}: an erase was interrupted; the next writer finishes it")
     return report
 
 
-def _judge(directory: BufferDirectory, done: dict[int, SegmentAudit], report: Report, wanted: _Wanted) -> None:
+def judge(directory: BufferDirectory, done: dict[int, SegmentAudit], report: Report, wanted: Wanted) -> None:
     """What all audits say together."""
     start, head, signer = wanted
     firsts = sorted(done)

@@ -7,6 +7,7 @@ or missing, a record that was changed, and one that was sealed for another buffe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from hbuf.errors import Damaged, HbufError, NotAllowed
 from hbuf.format.chain import COMMITTED, IDENTIFIED
@@ -24,19 +25,26 @@ from hbuf.format.sealing import (
     without_data_key_line,
 )
 from hbuf.store.data_keys import Identity
-from hbuf.store.put_places import all_puts, id_before, opening_of, put_at
-from hbuf.store.reader import Reader
+from hbuf.store.put_places import Segments, all_puts, id_before, opening_of, put_at
 from hbuf.store.tail import Opening
 from hbuf.store.view import Chunk
 
 _LINE = b"\r\nx-hbuf-data-key: "
 
 
+class Source(Segments, Protocol):
+    """What messages were read from."""
+
+    def segment_of(self, seq: int) -> int: ...
+
+    def note_damage(self, chunk: Chunk, i: int) -> None: ...
+
+
 class Opener:
     """Not for two threads at once. `notice` is told why a message cannot be opened; it is left out then."""
 
     def __init__(
-        self, reader: Reader, identities: Sequence[Identity], notice: Callable[[HbufError], None] = lambda error: None
+        self, reader: Source, identities: Sequence[Identity], notice: Callable[[HbufError], None] = lambda error: None
     ) -> None:
         self._reader = reader
         self._identities = {identity.fingerprint: identity for identity in identities}
@@ -142,7 +150,7 @@ class Opener:
         return self._openings[first]
 
     def _where(self, seq: int) -> str:
-        return f"{self._reader.directory.shown}: message {seq}"
+        return f"{self._reader.shown}: message {seq}"
 
 
 def _with_bodies(chunk: Chunk, opened: dict[int, tuple[Record, bytes]]) -> Chunk:

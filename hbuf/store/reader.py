@@ -12,13 +12,13 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sized
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from hbuf.errors import Damaged, HbufError, Locked, NotFound
 from hbuf.format import index
 from hbuf.format.entries import EntryBuilder
 from hbuf.format.places import Place
-from hbuf.format.tags import Tags, parse_tags_file
+from hbuf.format.tags import Tags, Terms, parse_tags_file
 from hbuf.format.times import LAST_TIME_US, parse_time
 from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
@@ -26,7 +26,7 @@ from hbuf.store.index_file import opened_index, read_index_header
 from hbuf.store.listed import ListedSegments
 from hbuf.store.lock import Lock
 from hbuf.store.segment import record_at, windows
-from hbuf.store.segment_file import open_segment
+from hbuf.store.segment_file import SegmentFile, open_segment
 from hbuf.store.tail import read_opening
 from hbuf.store.view import Chunk, View, is_boundary, search_time
 from hbuf.store.whole import Found, found_by_put, scan_on, scan_whole, state_behind
@@ -58,7 +58,7 @@ class Reader(ListedSegments):
         self._lock = Lock(directory)
         self.refresh()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,6 +80,18 @@ class Reader(ListedSegments):
             if before is not None and before != newest and before in self._views:
                 self._load(before)  # it was the newest: it may have got more before it was sealed
             self._again_if_retired(lambda: self._load(self._firsts[-1]))
+
+    @property
+    def shown(self) -> str:
+        return self.directory.shown
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def tenant(self) -> str:
+        return self.directory.tenant
 
     @property
     def first_seq(self) -> int:
@@ -174,18 +186,26 @@ class Reader(ListedSegments):
         self.damage[at] = f"message {seq} is damaged"
         self.damaged_seqs[at] = seq
 
-    def chunks(self, start: int, end: int, wanted: Callable[[Tags], set[int]] | None = None) -> Iterator[Chunk]:
+    def damage_lines(self) -> list[str]:
+        """Where the buffer is damaged, as people are told."""
+        shown = self.directory.segment_shown
+        return [f"{shown(first)}: byte {at}: {reason}" for (first, at), reason in sorted(self.damage.items())]
+
+    def chunks(self, start: int, end: int, terms: Terms | None = None) -> Iterator[Chunk]:
         """Records `start` up to but not `end`, in order, in chunks of about a megabyte.
 
-        `wanted` may look into a sealed segment's tags file and say which numbers matter: chunks without any are
-        passed over. What was retired is passed over too, and noted in `retired_seq`.
+        Chunks that have certainly no message with `terms` are passed over. What was retired is passed over too,
+        and noted in `retired_seq`.
         """
-        return self.pieces(start, end, View.chunk, wanted)
+        return self.pieces(start, end, View.chunk, terms.find if terms is not None else None)
 
     def pieces(
         self, start: int, end: int, cut: Cut[_Piece], wanted: Callable[[Tags], set[int]] | None = None
     ) -> Iterator[_Piece | Chunk]:
-        """The same in pieces of the caller's own form; as chunks where messages are being erased."""
+        """The same in pieces of the caller's own form; as chunks where messages are being erased.
+
+        `wanted` may look into a sealed segment's tags file and say which numbers matter.
+        """
         with fsops.os_errors(self.directory.shown):
             firsts = self._firsts
             self._note_retired(start, min(end, firsts[0]) - 1)
@@ -299,6 +319,19 @@ class Reader(ListedSegments):
             lock.close()
 
     # Segments
+
+    def segment(self, first: int) -> SegmentFile:
+        """A segment's bytes."""
+        return self.view(first).segment
+
+    def segment_shown(self, first: int) -> str:
+        return self.directory.segment_shown(first)
+
+    def before(self, first: int, seq: int) -> tuple[int, int]:
+        """From where to where the records of a segment lie of which the last is the one before message `seq`."""
+        view = self.view(first)
+        place = view.place_of(seq)
+        return view.entry(place - 1).offset if place else 0, view.entry(place).offset
 
     def view(self, first: int) -> View:
         """A segment, open, with what may be shown of it."""

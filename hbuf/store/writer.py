@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 from hbuf.errors import ClockJumped, Closed, Damaged, HbufError, PreconditionFailed, StorageFailed
 from hbuf.format.record import Batch
@@ -71,7 +72,7 @@ class Writer:
         self._rolled = RolledSegments(directory, self._gate, self._ledger)
         self._failed: HbufError | None = None
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

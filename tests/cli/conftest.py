@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import pty
 import signal
@@ -18,7 +19,7 @@ import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import pytest
 import pytest_console_scripts
@@ -26,6 +27,11 @@ from pytest_console_scripts import ScriptRunner
 
 import hbuf
 from hbuf.format.message import Draft
+
+from .places import Places
+
+if TYPE_CHECKING:
+    from conftest import RunningDaemon
 
 DEADLINE_SECONDS = 30
 Argument = str | Path
@@ -57,26 +63,29 @@ class ByteStream(io.TextIOWrapper):
 class Run:
     """`run(...)` in this process, `run.real(...)` as a process, `run.start(...)` as one that goes on."""
 
-    def __init__(self, runner: ScriptRunner) -> None:
+    def __init__(self, runner: ScriptRunner, places: Places) -> None:
         self._runner = runner
+        self._places = places
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, *command: Argument, stdin: bytes | IO[bytes] = b"") -> Ran:
+        places = self._places
         with _standard_input(stdin) as stream:
-            done = self._runner.run([str(part) for part in command], stdin=stream, print_result=False)
-        return Ran(done.returncode, done.stdout.encode("utf-8", "surrogateescape"), done.stderr)
+            done = self._runner.run(places.command([str(part) for part in command]), stdin=stream, print_result=False)
+        out = done.stdout.encode("utf-8", "surrogateescape")
+        return Ran(done.returncode, places.data(out), places.text(done.stderr))
 
     def real(self, *command: Argument, stdin: bytes | IO[bytes] = b"", env: dict[str, str] | None = None) -> Ran:
         with _file_of(stdin) as file:
             done = subprocess.run(
-                command,
+                self._places.command([str(part) for part in command]),
                 stdin=file,
                 capture_output=True,
                 timeout=DEADLINE_SECONDS,
                 env=os.environ | (env or {}),
                 check=False,
             )
-        return Ran(done.returncode, done.stdout, done.stderr.decode())
+        return Ran(done.returncode, self._places.data(done.stdout), self._places.text(done.stderr.decode()))
 
     def shell(self, script: str) -> Ran:
         """Without pipefail: the code is that of the last command."""
@@ -90,8 +99,9 @@ class Run:
         stderr: int | IO[bytes] = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """It leads a process group, so that what it starts can be signalled and ended with it."""
+        given = self._places.command([str(part) for part in command])
         process = subprocess.Popen(
-            command, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, start_new_session=True
+            given, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, start_new_session=True
         )
         self._started.append(process)
         return process
@@ -145,10 +155,39 @@ def _in_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "over_https: runs with a buffer's directory, and again with its URL")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("over_https"):
+        metafunc.parametrize("place", ["directory", "url"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def place(
+    request: pytest.FixtureRequest, _in_a_directory_of_its_own: None, monkeypatch: pytest.MonkeyPatch
+) -> Places:
+    """Where the buffers of a test lie."""
+    if getattr(request, "param", "directory") == "directory":
+        return Places()
+    daemon: RunningDaemon = request.getfixturevalue("daemon")
+    tenant = f"t{next(_tenants)}"
+    buffers = daemon.root / "tenants" / tenant / "buffers"
+    buffers.mkdir(parents=True)
+    monkeypatch.chdir(buffers)
+    monkeypatch.setenv("HBUF_CACERT", str(daemon.root / "ca.pem"))
+    monkeypatch.setenv("HBUF_TOKEN_FILE", str(daemon.root / "admin.token"))
+    return Places(f"{daemon.url}/tenants/{tenant}/b")
+
+
+_tenants = itertools.count(1)
+
+
 @pytest.fixture
-def run(script_runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(script_runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch, place: Places) -> Iterator[Run]:
     monkeypatch.setattr(pytest_console_scripts, "StreamMock", ByteStream)
-    running = Run(script_runner)
+    running = Run(script_runner, place)
     yield running
     running.end_all()
 
@@ -157,11 +196,11 @@ MakeBuffer = Callable[..., Path]
 
 
 @pytest.fixture
-def make_buffer(tmp_path: Path) -> MakeBuffer:
+def make_buffer() -> MakeBuffer:
     """make_buffer("orders", [b"a", b"b"], segment_messages="2"): a buffer with these messages, stored one by one."""
 
     def make(name: str, messages: Sequence[bytes | Draft] = (), **settings: str) -> Path:
-        path = tmp_path / name
+        path = Path(name).absolute()
         with hbuf.create(path, **settings) as buffer:
             if messages:
                 buffer.append_many(messages)

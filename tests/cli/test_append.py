@@ -96,12 +96,14 @@ def test_missing_buffer_is_made_with_the_directories_above_it(run: Run, bodies: 
     assert bodies("new/tenants/acme/buffers/orders") == [b"one"]
 
 
+@pytest.mark.over_https
 def test_no_create_refuses_a_missing_buffer_and_makes_nothing(run: Run) -> None:
     done = run("hbuf-append", "--no-create", "orders", stdin=b"one\n")
     assert done == (66, b"", "hbuf-append: orders: there is no such buffer\n")
     assert not Path("orders").exists()
 
 
+@pytest.mark.over_https
 def test_no_create_appends_to_one_that_is_there(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders")
     assert run("hbuf-append", "--no-create", "orders", stdin=b"one\n") == (0, b"", "")
@@ -118,6 +120,7 @@ def test_atomic_input_is_one_unit_in_one_segment(run: Run, make_buffer: MakeBuff
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_atomic_input_with_one_bad_message_stores_nothing(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders", max_message_bytes="100")
     done = run("hbuf-append", "orders", "--atomic", stdin=b"one\n%b\nthree\n" % (b"x" * 101))
@@ -156,6 +159,7 @@ def test_fsync_says_how_often_to_sync(
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_paused_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders")
     assert run("hbuf-pause", "orders", "--reason", "moving disks") == (0, b"", "")
@@ -183,6 +187,7 @@ def test_locked_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer, 
     assert bodies("orders") == []
 
 
+@pytest.mark.over_https
 def test_message_beyond_the_limit_is_refused_with_the_way_out(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", max_message_bytes="100")
     assert run("hbuf-append", "orders", stdin=b"x" * 100).code == 0

@@ -17,6 +17,7 @@ def orders(make_buffer: MakeBuffer) -> Path:
     return make_buffer("orders", [b"one"])
 
 
+@pytest.mark.over_https
 def test_append_to_a_closed_buffer_is_77_with_the_reason_and_the_way_out(run: Run, bodies: Bodies) -> None:
     assert run("hbuf-close", "orders", "--reason", "the year is over") == (0, b"", "")
     done = run("hbuf-append", "orders", stdin=b"two\n")
@@ -28,6 +29,7 @@ def test_append_to_a_closed_buffer_is_77_with_the_reason_and_the_way_out(run: Ru
     assert bodies("orders") == [b"one"]
 
 
+@pytest.mark.over_https
 def test_reading_verifying_and_listing_go_on(run: Run) -> None:
     run("hbuf-close", "orders")
     assert run("hbuf-tail", "orders") == (0, b"one\n", "")
@@ -36,6 +38,7 @@ def test_reading_verifying_and_listing_go_on(run: Run) -> None:
     assert json.loads(run("hbuf-ls", "--json", "orders").out)["state"] == "closed"
 
 
+@pytest.mark.over_https
 def test_settings_cannot_be_changed_while_closed(run: Run) -> None:
     run("hbuf-close", "orders")
     done = run("hbuf-set", "orders", "segment_messages=9")
@@ -43,6 +46,7 @@ def test_settings_cannot_be_changed_while_closed(run: Run) -> None:
     assert json.loads(run("hbuf-set", "orders").out)["segment_messages"] is None
 
 
+@pytest.mark.over_https
 def test_reopened_buffer_takes_messages_again(run: Run, bodies: Bodies) -> None:
     run("hbuf-close", "orders")
     assert run("hbuf-close", "--reopen", "orders") == (0, b"", "")
@@ -51,11 +55,13 @@ def test_reopened_buffer_takes_messages_again(run: Run, bodies: Bodies) -> None:
     assert sorted(path.name for path in Path("orders").iterdir() if path.name == "closed") == []
 
 
+@pytest.mark.over_https
 def test_closing_twice_and_reopening_twice_are_no_errors(run: Run) -> None:
     for options in ([], [], ["--reopen"], ["--reopen"]):
         assert run("hbuf-close", "orders", *options) == (0, b"", "")
 
 
+@pytest.mark.over_https
 def test_writer_that_is_at_work_is_refused_with_its_next_batch(run: Run, bodies: Bodies) -> None:
     writer = run.start("hbuf-append", "orders", "-v")
     assert writer.stdin
@@ -71,6 +77,7 @@ def test_writer_that_is_at_work_is_refused_with_its_next_batch(run: Run, bodies:
     assert bodies("orders") == [b"one", b"two"]
 
 
+@pytest.mark.over_https
 def test_paused_buffer_is_waited_for_then_75(run: Run) -> None:
     run("hbuf-pause", "orders")
     for options in ([], ["--reopen"]):

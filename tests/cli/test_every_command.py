@@ -331,10 +331,10 @@ def test_closed_stdin_is_an_end_or_an_error_and_stores_nothing(
 def test_fault_of_hbuf_itself_is_one_line_unless_debugging(
     run: Run, orders: Path, monkeypatch: pytest.MonkeyPatch, debug: str
 ) -> None:
-    def fail(directory: object) -> object:
+    def fail(place: object, notice: object) -> object:
         raise RuntimeError("this cannot be")
 
-    monkeypatch.setattr(hbuf.cli.ls, "list_buffer", fail)
+    monkeypatch.setattr(hbuf.cli.ls, "find_listings", fail)
     monkeypatch.setenv("HBUF_DEBUG", debug)
     done = run("hbuf-ls", "orders")
     if debug:

@@ -34,6 +34,7 @@ def grep(run: Run, *arguments: str) -> Ran:
     return done
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -75,6 +76,7 @@ def test_what_matches_is_printed_with_exit_code_0(run: Run, arguments: list[str]
     assert grep(run, *arguments) == (0, expected, "")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -90,6 +90,7 @@ def test_head_needs_no_key(run: Run, signed: Path) -> None:
     assert note_of(run) == note
 
 
+@pytest.mark.over_https
 def test_unsigned_buffer_is_77_with_the_way_out(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("plain", [b"one"])
     done = run("hbuf-head", "plain")
@@ -104,6 +105,7 @@ def test_buffer_without_messages_is_66(run: Run, signed: Path) -> None:
     assert done == (66, b"", "hbuf-head: orders: has no message yet, and so no head\n")
 
 
+@pytest.mark.over_https
 def test_missing_buffer_is_66_and_is_not_made(run: Run) -> None:
     done = run("hbuf-head", "missing")
     assert (done.code, done.out) == (66, b"")

@@ -101,6 +101,7 @@ def state(run: Run) -> str:
     return str(json.loads(done.out)["state"])
 
 
+@pytest.mark.over_https
 def test_state_says_paused_and_closed(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [b"one"])
     assert state(run) == "open"

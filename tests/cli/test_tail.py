@@ -45,9 +45,9 @@ def numbers(make_buffer: MakeBuffer) -> Path:
 
 
 @pytest.fixture
-def hours(tmp_path: Path) -> list[str]:
+def hours() -> list[str]:
     """A buffer `hours` with a message for each of the last ten hours, a minute late. Returns their times."""
-    directory, clock = BufferDirectory(tmp_path / "hours"), HandSetClock()
+    directory, clock = BufferDirectory(Path("hours").absolute()), HandSetClock()
     create_buffer(
         directory, Settings(str(uuid.uuid4()), "hours", encode_time(clock.time_us), segment_messages=4), clock
     )
@@ -66,6 +66,7 @@ def shown(run: Run, *arguments: str) -> list[int]:
     return [int(line) for line in done.lines]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -112,6 +113,7 @@ def test_which_messages_are_shown(run: Run, numbers: Path, options: list[str], e
     assert shown(run, *options, "numbers") == list(expected)
 
 
+@pytest.mark.over_https
 def test_times_choose_messages(run: Run, hours: list[str]) -> None:
     assert shown(run, "hours", "-o", f"@{hours[4]}") == [4, 5, 6, 7, 8, 9]
     assert shown(run, "hours", "-o", "@3h") == [7, 8, 9]
@@ -125,6 +127,7 @@ def test_times_choose_messages(run: Run, hours: list[str]) -> None:
     assert shown(run, "hours", "-o", "3", "--since", "0.5h") == []
 
 
+@pytest.mark.over_https
 def test_an_empty_buffer_shows_nothing(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("empty")
     for place in ("first", "last", "end", "-3", "1", "@10m"):
@@ -132,6 +135,7 @@ def test_an_empty_buffer_shows_nothing(run: Run, make_buffer: MakeBuffer) -> Non
     assert run("hbuf-tail", "--json", "empty") == (0, b"", "")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("tags_files", ["there", "missing", "damaged"])
 def test_key_and_tag_choose_messages_with_tags_files_and_without(
     run: Run, make_buffer: MakeBuffer, tags_files: str
@@ -158,6 +162,7 @@ def test_key_and_tag_choose_messages_with_tags_files_and_without(
     assert shown(run, "orders", "-o", "first", "--tag", "t1", "-g", "^1") == [1, 11, 13]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("options", "end"),
     [
@@ -178,6 +183,7 @@ def test_how_each_body_ends(run: Run, make_buffer: MakeBuffer, options: list[str
     assert run("hbuf-tail", *options, "orders") == (0, b"".join(body + end for body in messages), "")
 
 
+@pytest.mark.over_https
 def test_http_is_what_the_segments_hold(run: Run, numbers: Path) -> None:
     stored = b"".join(path.read_bytes() for path in sorted(numbers.glob("segments/*.http")))
     # Each segment opens with a PUT, which is no message.
@@ -217,6 +223,7 @@ def test_moved_buffer_has_its_directorys_name(run: Run, numbers: Path) -> None:
     assert (shown_now["tenant"], shown_now["buffer"]) == ("default", "renamed")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("form", ["--raw", "--http", "--json"])
 @pytest.mark.parametrize("options", [[], ["--key", "k"], ["-g", "."]], ids=["all", "by key", "by pattern"])
 def test_damaged_message_is_named_and_the_others_are_shown(
@@ -234,6 +241,7 @@ def test_damaged_message_is_named_and_the_others_are_shown(
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.over_https
 def test_index_that_is_missing_makes_no_difference(run: Run, numbers: Path) -> None:
     for path in numbers.glob("segments/*.idx"):
         path.unlink()
@@ -241,6 +249,7 @@ def test_index_that_is_missing_makes_no_difference(run: Run, numbers: Path) -> N
     assert shown(run, "-n", "3", "numbers") == [13, 14, 15]
 
 
+@pytest.mark.over_https
 def test_paused_and_closed_buffers_are_read_all_the_same(run: Run, numbers: Path) -> None:
     run("hbuf-close", "numbers")
     run("hbuf-pause", "numbers")

@@ -20,6 +20,7 @@ from hbuf.store.directory import BufferDirectory
 from hbuf.store.outgoing import Outgoing
 from hbuf.store.patching import apply_patches
 from hbuf.store.reader import Reader
+from hbuf.store.view import View
 
 from .checking import append_to, check_verifies, open_writer, read_all
 from .dying import fork, kill_oneself
@@ -65,7 +66,7 @@ def test_reader_that_has_an_older_tags_file_does_not_find_what_was_erased(path: 
             erase_in(path, 2)
             return {2}
 
-        chunks = list(reader.chunks(1, 4, older))
+        chunks = list(reader.pieces(1, 4, View.chunk, older))
         assert [chunk.is_erased(0) for chunk in chunks] == [True]
 
 
