@@ -3,18 +3,21 @@
 import base64
 import hashlib
 import importlib
+import importlib.util
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+
+if TYPE_CHECKING:
+    from running_daemon import RunningDaemon as RunningDaemon
 
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -146,59 +149,49 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return lambda name: importlib.import_module(f"soak.{name}")
 
 
-class RunningDaemon:
-    """hbufd as a process of its own, on a free port of this machine."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.port = 0
-        self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"https://localhost:{self.port}"
-
-    def start(self, *options: str) -> None:
-        """Starts it, on the same port as before."""
-        program = [sys.executable, "-c", "from hbuf.cli.hbufd import main; main()"]
-        listening = f"127.0.0.1:{self.port}"
-        self._process = subprocess.Popen(
-            [*program, "--root", self.root, "--listen", listening, *options],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._process.stderr
-        for line in self._process.stderr:
-            found = re.search(r"url=https://127\.0\.0\.1:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-            if "event=ready" in line:
-                break
-        else:
-            raise AssertionError("hbufd did not start")
-        self._draining = threading.Thread(target=_drain, args=[self._process.stderr], daemon=True)
-        self._draining.start()
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(timeout=60)
-            self._draining.join()
-            self._process = None
+def _running_daemon() -> Any:
+    """The module beside this one, known by its name from now on: folders of tests are not on Python's path."""
+    name = "running_daemon"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
-def _drain(stream: IO[str]) -> None:
-    with stream:
-        for _ in stream:
-            pass
+_running_daemon()
 
 
 @pytest.fixture(scope="session")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
-    """One for all tests that do not stop it."""
-    running = RunningDaemon(tmp_path_factory.mktemp("daemon") / "root")
-    running.start()
-    yield running
-    running.stop()
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RunningDaemon]":
+    """A real hbufd that all tests share: each has a tenant, or buffers, of its own, and leaves the rest as it is."""
+    with _running_daemon().running(tmp_path_factory.mktemp("daemon") / "root") as running:
+        yield running
+
+
+StartDaemon = Callable[..., "RunningDaemon"]
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path) -> Iterator[StartDaemon]:
+    """start_daemon("root", "--flag", config="[limits]…", listen=[…]): a real hbufd of this test alone, on a new root.
+
+    The same name again is the same root. All of them are killed at the end.
+    """
+    with ExitStack() as ended:
+
+        def start(name: str = "root", *arguments: str, **settings: Any) -> "RunningDaemon":
+            started: RunningDaemon = ended.enter_context(
+                _running_daemon().running(tmp_path / name, *arguments, **settings)
+            )
+            return started
+
+        yield start
+
+
+@pytest.fixture
+def own_daemon(start_daemon: StartDaemon) -> "RunningDaemon":
+    """A real hbufd of this test alone: to be killed, stopped and broken."""
+    return start_daemon()

@@ -36,7 +36,8 @@ _ALWAYS = (
 STORED = (("content-disposition", "attachment"),)
 
 _RETRY_SECONDS = {423: "5", 429: "1", 503: "1", 507: "60"}
-_CHALLENGE = 'Bearer realm="hbuf", Basic realm="hbuf", charset="UTF-8"'
+# Browsers look at the first of a line only, and know Basic.
+_CHALLENGES = ('Basic realm="hbuf", charset="UTF-8"', 'Bearer realm="hbuf"')
 
 
 def headers_of(*more: Iterable[tuple[str, str]]) -> Headers:
@@ -71,5 +72,6 @@ def problem(error: HbufError, more: Mapping[str, str] | None = None) -> web.Resp
     if status in _RETRY_SECONDS:
         headers["retry-after"] = _RETRY_SECONDS[status]
     if status == 401:
-        headers["www-authenticate"] = _CHALLENGE
+        for challenge in _CHALLENGES:
+            headers.add("www-authenticate", challenge)
     return web.Response(status=status, body=encode_problem(error), headers=headers)

@@ -1,18 +1,21 @@
 """What the daemon writes on stderr: one line for each thing that happens, logfmt or JSON.
 
-Whatever clients send is quoted, so that it can neither break a line nor forge one. A thread writes, so that a slow
-reader of stderr does not hold up the event loop; what does not fit into its queue is dropped and counted.
+Whatever clients send is quoted, so that it can neither break a line nor forge one. A thread makes the lines and writes
+them, many at a time, so that neither a slow reader of stderr nor the lines themselves hold up the event loop. What does
+not fit into its queue is dropped and counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import logging.handlers
-import queue
 import re
 import sys
+import threading
+import time
 import traceback
+from collections import deque
 from typing import Any, TextIO
 
 from hbuf.daemon.config import Log
@@ -21,6 +24,7 @@ from hbuf.format.times import encode_time
 LOG = logging.getLogger("hbuf.daemon")
 
 _QUEUED_LINES = 20_000
+_GATHER_SECONDS = 0.05  # between two writes: what is said meanwhile is written at once
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -30,50 +34,73 @@ def said(**fields: object) -> dict[str, dict[str, object]]:
     return {"fields": fields}
 
 
-class Logs:
+class Logs(logging.Handler):
     """The log of this process, from its start to `close`."""
 
     def __init__(self, settings: Log, out: TextIO | None = None) -> None:
-        self._writing = logging.StreamHandler(out or sys.stderr)
-        self._handler = _Enqueuing(queue.Queue(_QUEUED_LINES))
-        self._listener = logging.handlers.QueueListener(self._handler.queue, self._writing)
+        super().__init__()
+        self._out = out or sys.stderr
+        self._queue: deque[logging.LogRecord] = deque()
+        self._dropped = 0
+        self._wake = threading.Event()
+        self._ended = False
         self._before = logging.root.handlers[:], logging.root.level
         self.configure(settings)
-        logging.root.handlers[:] = [self._handler]
+        logging.root.handlers[:] = [self]
         # Asked for on every record that is made, and not written.
         logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
-        self._listener.start()
+        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._thread.start()
 
     def configure(self, settings: Log) -> None:
-        self._writing.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
+        self.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
         logging.root.setLevel(_LEVELS[settings.level])
+        logging.getLogger("hbuf.daemon.access").setLevel(logging.NOTSET if settings.access else logging.WARNING)
         # What the event loop and the HTTP library say of their own is about connections that broke.
         for name in ("asyncio", "aiohttp", "watchdog"):
             logging.getLogger(name).setLevel(max(logging.WARNING, _LEVELS[settings.level]))
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Without the lock that a handler takes: a deque needs none."""
+        if len(self._queue) >= _QUEUED_LINES:
+            self._dropped += 1
+            return False
+        if self._dropped:
+            record.__dict__["dropped"], self._dropped = self._dropped, 0
+        self._queue.append(record)
+        if not self._wake.is_set():
+            self._wake.set()
+        return True
+
     def close(self) -> None:
         """All that was said is written."""
-        self._listener.stop()
+        if self._ended:
+            return
+        self._ended = True
+        self._wake.set()
+        self._thread.join()
         logging.root.handlers[:], level = self._before
         logging.root.setLevel(level)
+        super().close()
 
+    def _write_all(self) -> None:
+        while not self._ended:
+            self._wake.wait()
+            self._wake.clear()
+            self._write_queued()
+            if not self._ended:
+                time.sleep(_GATHER_SECONDS)
+        self._write_queued()
 
-class _Enqueuing(logging.handlers.QueueHandler):
-    def __init__(self, lines: queue.Queue[Any]) -> None:
-        super().__init__(lines)
-        self._dropped = 0
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record  # The thread that writes makes the line, too.
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._dropped:
-            record.__dict__["dropped"] = self._dropped
-        try:
-            self.queue.put_nowait(record)
-            self._dropped = 0
-        except queue.Full:
-            self._dropped += 1
+    def _write_queued(self) -> None:
+        lines = []
+        while self._queue:
+            lines.append(self.format(self._queue.popleft()) + "\n")
+        if lines:
+            # Where nobody reads what is said, nobody can be told so.
+            with contextlib.suppress(OSError, ValueError):
+                self._out.write("".join(lines))
+                self._out.flush()
 
 
 class _Lines(logging.Formatter):

@@ -47,8 +47,14 @@ def make_directory(path: Path, *, most_mode: int = 0o7777) -> None:
 
 
 def make_outer_directory(path: Path) -> None:
-    """A new directory with the mode of the user's umask: for a buffer itself and what is above it."""
+    """A new directory with the mode of the user's umask: for a buffer itself and what is above it.
+
+    What root makes belongs to the owner of the directory around it.
+    """
     os.mkdir(path)
+    around = os.stat(path.parent)
+    if os.geteuid() == 0 and (around.st_uid, around.st_gid) != (0, 0):
+        os.chown(path, around.st_uid, around.st_gid, follow_symlinks=False)
 
 
 def write_all_at(fd: int, data: bytes, offset: int) -> None:

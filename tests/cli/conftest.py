@@ -100,9 +100,7 @@ class Run:
     ) -> subprocess.Popen[bytes]:
         """It leads a process group, so that what it starts can be signalled and ended with it."""
         given = self._places.command([str(part) for part in command])
-        process = subprocess.Popen(
-            given, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, start_new_session=True
-        )
+        process = subprocess.Popen(given, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, start_new_session=True)
         self._started.append(process)
         return process
 
@@ -165,9 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def place(
-    request: pytest.FixtureRequest, _in_a_directory_of_its_own: None, monkeypatch: pytest.MonkeyPatch
-) -> Places:
+def place(request: pytest.FixtureRequest, _in_a_directory_of_its_own: None, monkeypatch: pytest.MonkeyPatch) -> Places:
     """Where the buffers of a test lie."""
     if getattr(request, "param", "directory") == "directory":
         return Places()

@@ -15,10 +15,11 @@ from typing import Any
 
 from aiohttp import web
 
-from hbuf.daemon.app import build_app
+from hbuf.daemon.app import App
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits
+from hbuf.daemon.protocol import Runner
 from hbuf.format.users import parse_grant
 from hbuf.ops.user import add_user, new_token
 
@@ -120,8 +121,8 @@ def serving(root: Path, **limits: Any) -> Iterator[Served]:
 
     async def run() -> None:
         buffers = Buffers(config)
-        app = build_app(config, buffers, Callers(root), lambda: True)
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=1)
+        app = App(config, buffers, Callers(root), lambda: True)
+        runner = Runner(app, lambda: config.limits, access_log=None, shutdown_timeout=1)
         await runner.setup()
         listening = socket.create_server(("127.0.0.1", 0))
         served.port = listening.getsockname()[1]

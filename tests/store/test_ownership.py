@@ -110,6 +110,16 @@ def test_new_files_take_owner_and_group_of_their_directory(open_path: Path) -> N
 
 
 @needs_root
+def test_a_buffer_that_root_makes_belongs_to_the_owner_of_the_directory_around_it(open_path: Path) -> None:
+    os.chown(open_path, SOMEBODY, GROUP)
+    path = open_path / "tenants/shop/buffers/orders"
+    create(str(path), {})
+    for made in (path, path.parent, path / "segments", path / "buffer.json", path.parent.parent):
+        found = made.stat()
+        assert (found.st_uid, found.st_gid) == (SOMEBODY, GROUP), made
+
+
+@needs_root
 def test_member_of_the_group_can_write_where_the_group_may(open_path: Path) -> None:
     path = open_path / "orders"
     path.mkdir()

@@ -92,13 +92,12 @@ async def read_file(call: Call) -> web.StreamResponse:
             return answers.nothing(headers, status=304)
         status, start, end = 200, 0, file.bytes
         if "range" in request.headers and request.headers.get("if-range", etag) == etag:
-            found = _range(request.headers["range"], file.bytes)
-            if found is None:
-                error = WrongRange(f"{file.name} has {file.bytes} bytes")
+            try:
+                found = _range(request.headers["range"], file)
+            except WrongRange as error:
                 return answers.problem(error, {"content-range": f"bytes */{file.bytes}", "etag": etag})
-            start, end = found
-            if found != (0, file.bytes) or file.bytes:
-                status = 206
+            if found is not None:
+                status, (start, end) = 206, found
                 headers.append(("content-range", f"bytes {start}-{end - 1}/{file.bytes}"))
         if end - start <= _PIECE_BYTES:
             data = await asyncio.to_thread(os.pread, fd, end - start, start) if end > start else b""
@@ -123,19 +122,22 @@ def _names(given: str | None, etag: str) -> bool:
     return "*" in tags or etag in tags
 
 
-def _range(text: str, size: int) -> tuple[int, int] | None:
-    """From where to where; None where there are no such bytes. All, where it is no range, or is more than one."""
+def _range(text: str, file: File) -> tuple[int, int] | None:
+    """From where to where; None where all is to be answered: it is no range, or more than one."""
     found = _RANGE.fullmatch(text.strip())
     if found is None or not (found[1] or found[2]):
-        return 0, size
-    if not found[1]:
-        last = int(found[2])
-        return (max(size - last, 0), size) if last and size else None
-    start = int(found[1])
-    end = min(int(found[2]) + 1, size) if found[2] else size
-    if found[2] and int(found[2]) < start:
-        return 0, size
-    return (start, end) if start < size else None
+        return None
+    size = file.bytes
+    if found[1]:
+        start = int(found[1])
+        end = min(int(found[2]) + 1, size) if found[2] else size
+        if found[2] and int(found[2]) < start:
+            return None
+    else:
+        start, end = max(size - int(found[2]), 0), size
+    if start >= size:
+        raise WrongRange(f"{file.name} has {size} bytes")
+    return start, end
 
 
 async def _stream(
