@@ -34,7 +34,7 @@ def has_loopback() -> bool:
 def environment_for(environment: Mapping[str, str]) -> dict[str, str]:
     """What the daemon and who asks it run with: this daemon's CA and token, and nothing of the user's own settings."""
     others = {name: value for name, value in environment.items() if name != "HBUF_CONFIG"}
-    proxied = {name: "127.0.0.1" for name in ("no_proxy", "NO_PROXY")}
+    proxied = dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
     return {**others, **proxied, "HBUF_CACERT": f"{ROOT}/ca.pem", "HBUF_TOKEN_FILE": f"{ROOT}/admin.token"}
 
 
