@@ -160,7 +160,7 @@ def serving(root: Path, **limits: Any) -> Iterator[Served]:
         await runner.cleanup()
         await buffers.close()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     thread.start()
     try:
         assert started.wait(DEADLINE_SECONDS)

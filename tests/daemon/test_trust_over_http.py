@@ -293,6 +293,11 @@ def _beacon() -> Iterator[str]:
             thread.join()
 
 
+def _command(chromium: str) -> list[str]:
+    options = ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "ignore-certificate-errors")
+    return [chromium, *(f"--{option}" for option in options)]
+
+
 @contextlib.contextmanager
 def _browser(chromium: str, url: str, folder: Path) -> Iterator[None]:
     """Opens a page. What is saved and not shown would keep a browser without a window waiting for ever."""
