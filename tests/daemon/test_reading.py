@@ -294,7 +294,12 @@ def test_an_event_stream_ends_when_the_daemon_does(tmp_path_factory: pytest.Temp
         served.buffer("live", b"one")
         stream = Events(served, "/b/live", {})
         assert stream.read() is not None
-        listening = threading.Thread(target=lambda: (ends.append(stream.read()), stream.close()))
+
+        def listen() -> None:
+            ends.append(stream.read())
+            stream.close()
+
+        listening = threading.Thread(target=listen)
         listening.start()
     listening.join(30)
     assert ends == [None]
