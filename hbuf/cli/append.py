@@ -16,7 +16,7 @@ from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of, refuse_fo
 from hbuf.cli.program import INTERRUPTED, Buffer, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.separators import decode_separator
 from hbuf.cli.streams import counted, drop_stdout
-from hbuf.errors import BadInput, HbufError, UsageError
+from hbuf.errors import BadInput, HbufError, ProducerGap, UsageError
 from hbuf.format.fields import encode_fields, encode_producer
 from hbuf.ops.append import Appender, Sending, Stop, append_files, append_stream
 from hbuf.ops.create import create
@@ -132,7 +132,7 @@ def append_command(
                 append_stream(0, new_parser, sending, linger_seconds=linger_seconds, atomic=atomic, stop=stop)
             return INTERRUPTED if stop.signal == signal.SIGINT else 0
     except HbufError as error:
-        if isinstance(error, BadInput) and not error.message.startswith(f"{buffer}: "):
+        if isinstance(error, BadInput | ProducerGap) and not error.message.startswith(f"{buffer}: "):
             error.message = f"{buffer}: {error.message}"
         if sending.stored or not files:
             error.message += f"; {counted(sending.stored, 'message was', 'messages were')} stored"

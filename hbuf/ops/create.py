@@ -41,7 +41,13 @@ def create_remote(
         wanted["recovery_key"] = encode_public(PublicKey("recovery", recovery_key))
     if found.recipients:
         wanted["recipients"] = list(found.recipients)
-    if not verbs.create(buffer, wanted):
+    try:
+        made = verbs.create(buffer, wanted)
+    except CannotCreate as error:
+        if not error.message.endswith("exists already, with other settings"):
+            raise
+        made = False
+    if not made:
         raise CannotCreate(f"{buffer.shown}: exists already")
 
 

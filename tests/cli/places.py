@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import hbuf
+
 _TAKE_URLS = {
     f"hbuf-{verb}"
     for verb in ("create", "set", "append", "tail", "grep", "verify", "pause", "close", "ls", "head", "erase")
@@ -29,6 +31,11 @@ class Places:
     def command(self, command: Sequence[str]) -> list[str]:
         if self._base is None or command[0] not in _TAKE_URLS:
             return list(command)
+        makes = command[0] == "hbuf-append" and "orders" in command and "--no-create" not in command
+        if makes and not Path("orders").exists():
+            hbuf.create("orders").close()  # over HTTPS nothing is made by itself
+        if command[0] == "hbuf-create" and _NAME.fullmatch(command[1]):
+            return [command[0], f"{self._base}/{command[1]}", *command[2:]]
         behind = command.index("--") if "--" in command and command[0] == "hbuf-pause" else len(command)
         return [self._place(part) if i < behind else part for i, part in enumerate(command)]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cli.conftest import Bodies, MakeBuffer, Run
 
 
+@pytest.mark.over_https
 def test_each_line_is_a_message_also_an_empty_one_and_a_last_one_without_its_newline(run: Run, bodies: Bodies) -> None:
     assert run("hbuf-append", "orders", stdin=b"one\n\ntwo\r\nthree") == (0, b"", "")
     assert bodies("orders") == [b"one", b"", b"two\r", b"three"]
@@ -27,12 +28,14 @@ def test_no_input_makes_the_buffer_and_stores_nothing(run: Run, bodies: Bodies) 
     assert bodies("orders") == []
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("option", ["-0", "--null"])
 def test_null_ends_messages_and_newlines_are_data(run: Run, bodies: Bodies, option: str) -> None:
     assert run("hbuf-append", option, "orders", stdin=b"one\nmore\0\0two").code == 0
     assert bodies("orders") == [b"one\nmore", b"", b"two"]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("separator", "data"),
     [
@@ -49,6 +52,7 @@ def test_separator_ends_messages(run: Run, bodies: Bodies, separator: str, data:
     assert bodies("orders") == [b"one", b"two\nmore", b"three"]
 
 
+@pytest.mark.over_https
 def test_each_file_is_one_message_and_a_dash_is_standard_input(run: Run, bodies: Bodies) -> None:
     Path("first").write_bytes(b"line 1\nline 2\n")
     Path("empty").write_bytes(b"")
@@ -66,6 +70,7 @@ def test_missing_file_is_named_and_nothing_is_made(run: Run) -> None:
     assert not Path("orders").exists()
 
 
+@pytest.mark.over_https
 def test_file_that_cannot_be_read_is_named_with_how_many_before_it_were_stored(run: Run, bodies: Bodies) -> None:
     Path("first").write_bytes(b"1")
     Path("folder").mkdir()
@@ -74,6 +79,7 @@ def test_file_that_cannot_be_read_is_named_with_how_many_before_it_were_stored(r
     assert bodies("orders") == [b"1", b"1"]
 
 
+@pytest.mark.over_https
 def test_key_tags_and_headers_are_kept_with_each_message(run: Run) -> None:
     options = ["-k", "Łódź", "--tag", "host=web1", "--tag", "b", "-H", "Content-Type:  text/plain ", "-H", "x-empty:"]
     assert run("hbuf-append", "orders", *options, stdin=b"one\ntwo\n") == (0, b"", "")
@@ -85,6 +91,7 @@ def test_key_tags_and_headers_are_kept_with_each_message(run: Run) -> None:
     assert shown[0]["headers"] == [{"name": "content-type", "value": "text/plain"}, {"name": "x-empty", "value": ""}]
 
 
+@pytest.mark.over_https
 def test_verbose_prints_number_and_id_of_each_message(run: Run) -> None:
     done = run("hbuf-append", "-v", "orders", stdin=b"one\ntwo\n")
     with hbuf.open("orders") as buffer:
@@ -110,6 +117,7 @@ def test_no_create_appends_to_one_that_is_there(run: Run, make_buffer: MakeBuffe
     assert bodies("orders") == [b"one"]
 
 
+@pytest.mark.over_https
 def test_atomic_input_is_one_unit_in_one_segment(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders", segment_messages="2")
     assert run("hbuf-append", "orders", "--atomic", stdin=b"one\ntwo\nthree\n") == (0, b"", "")
@@ -172,6 +180,7 @@ def test_paused_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer, 
     assert bodies("orders") == []
 
 
+@pytest.mark.over_https
 def test_locked_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders")
     holder = os.open("orders/lock", os.O_RDONLY)
@@ -199,6 +208,7 @@ def test_message_beyond_the_limit_is_refused_with_the_way_out(run: Run, make_buf
     assert "hbuf-set" in hint
 
 
+@pytest.mark.over_https
 def test_bodies_with_anything_in_them_come_back_as_they_were(run: Run, bodies: Bodies) -> None:
     run("hbuf-append", "orders", stdin=b"first\n")
     fake = Path("orders/segments/00000000000000000001.http").read_bytes()

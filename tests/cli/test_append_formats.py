@@ -37,6 +37,7 @@ def request(body: bytes, *lines: str, method: str = "POST") -> bytes:
     return "\r\n".join(head).encode() + body
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("form", ["--http", "--json"])
 def test_what_tail_writes_is_stored_again_without_loss(run: Run, make_buffer: MakeBuffer, form: str) -> None:
     make_buffer("orders", MESSAGES, segment_messages="3")
@@ -46,6 +47,7 @@ def test_what_tail_writes_is_stored_again_without_loss(run: Run, make_buffer: Ma
     assert run("hbuf-verify", "--quiet", "copy").code == 0
 
 
+@pytest.mark.over_https
 def test_http_and_json_one_after_the_other_lose_nothing(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", MESSAGES)
     done = run.shell(
@@ -56,6 +58,7 @@ def test_http_and_json_one_after_the_other_lose_nothing(run: Run, make_buffer: M
     assert contents("third") == contents("orders")
 
 
+@pytest.mark.over_https
 def test_json_of_the_copy_differs_only_in_buffer_time_and_id(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", MESSAGES)
     before = run("hbuf-tail", "-o", "first", "--json", "orders")
@@ -68,6 +71,7 @@ def test_json_of_the_copy_differs_only_in_buffer_time_and_id(run: Run, make_buff
     assert [kept(line) for line in after.lines] == [kept(line) for line in before.lines]
 
 
+@pytest.mark.over_https
 def test_whole_segments_can_be_given_and_their_own_records_are_passed_over(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", MESSAGES, segment_messages="3")
     segments = b"".join(path.read_bytes() for path in sorted(Path("orders/segments").glob("*.http")))
@@ -76,12 +80,14 @@ def test_whole_segments_can_be_given_and_their_own_records_are_passed_over(run: 
     assert contents("copy") == contents("orders")
 
 
+@pytest.mark.over_https
 def test_requests_made_by_hand_become_messages(run: Run) -> None:
     stream = request(b"one", "X-Hbuf-Key: k", "x-hbuf-tag: a", "Content-Type: text/plain") + request(b"") + b"\r\n"
     assert run("hbuf-append", "--http", "orders", stdin=stream) == (0, b"", "")
     assert contents("orders") == [(b"one", "k", ("a",), (("content-type", "text/plain"),)), (b"", None, (), ())]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -107,6 +113,7 @@ def test_request_that_cannot_be_taken_is_named_and_those_before_it_are_stored(
     assert bodies("orders") == [b"one", b"two"]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -134,6 +141,7 @@ def test_json_line_that_cannot_be_taken_is_named_and_those_before_it_are_stored(
     assert bodies("orders") == [b"one"]
 
 
+@pytest.mark.over_https
 def test_bad_line_in_the_middle_of_a_big_stream_is_named_and_all_before_it_are_stored(run: Run, bodies: Bodies) -> None:
     lines = [json.dumps({"body": f"message {i} " + "x" * 100}).encode() for i in range(1, 30_001)]
     lines[22_221] = b"{broken"
@@ -144,6 +152,7 @@ def test_bad_line_in_the_middle_of_a_big_stream_is_named_and_all_before_it_are_s
     assert len(bodies("orders")) == 22_221
 
 
+@pytest.mark.over_https
 def test_bad_request_behind_many_good_ones_leaves_all_of_them_stored(run: Run, bodies: Bodies) -> None:
     good = b"".join(request(b"x" * 200) for _ in range(12_345))
     done = run("hbuf-append", "--http", "orders", stdin=good + b"nonsense\r\n\r\n" + request(b"never"))
@@ -153,11 +162,13 @@ def test_bad_request_behind_many_good_ones_leaves_all_of_them_stored(run: Run, b
     assert len(bodies("orders")) == 12_345
 
 
+@pytest.mark.over_https
 def test_empty_lines_of_json_are_passed_over_and_a_last_line_needs_no_newline(run: Run, bodies: Bodies) -> None:
     assert run("hbuf-append", "--json", "orders", stdin=b'\n{"body": "one"}\n\n{"body": ""}') == (0, b"", "")
     assert bodies("orders") == [b"one", b""]
 
 
+@pytest.mark.over_https
 def test_records_found_by_grep_can_be_appended_too(run: Run, make_buffer: MakeBuffer, bodies: Bodies) -> None:
     make_buffer("orders", [b"tea", b"milk", b"team"])
     assert run.shell("hbuf-grep --http tea orders | hbuf-append --http found") == (0, b"", "")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 FROM_1 = ["--producer", "till 4", "--producer-seq", "1"]
 
 
+@pytest.mark.over_https
 def test_each_message_has_the_next_number_of_its_producer(run: Run) -> None:
     assert run("hbuf-append", "orders", "--producer", "till 4", "--producer-seq", "9", stdin=b"a\nb\n").code == 0
     shown = run("hbuf-tail", "--http", "orders").out
@@ -21,6 +22,7 @@ def test_each_message_has_the_next_number_of_its_producer(run: Run) -> None:
     assert b"x-hbuf-producer: till 4\r\nx-hbuf-producer-seq: 10\r\n" in shown
 
 
+@pytest.mark.over_https
 def test_duplicates_do_nothing_and_say_nothing(run: Run, bodies: Bodies) -> None:
     run("hbuf-append", "orders", *FROM_1, stdin=b"a\nb\nc\n")
     size = Path("orders/segments/00000000000000000001.http").stat().st_size
@@ -29,6 +31,7 @@ def test_duplicates_do_nothing_and_say_nothing(run: Run, bodies: Bodies) -> None
     assert bodies("orders") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.over_https
 def test_verbose_says_which_were_duplicates(run: Run) -> None:
     first = run("hbuf-append", "-v", "orders", *FROM_1, stdin=b"a\nb\nc\n")
     again = run("hbuf-append", "-v", "orders", *FROM_1, stdin=b"a\nb\nc\nd\n")
@@ -41,12 +44,14 @@ def test_verbose_says_which_were_duplicates(run: Run) -> None:
     assert len(again.lines[3]) == len("4 ") + 64
 
 
+@pytest.mark.over_https
 def test_producers_do_not_get_into_each_others_way(run: Run, bodies: Bodies) -> None:
     for producer, text in (("one", b"a\n"), ("two", b"b\n"), ("one", b"c\n"), ("two", b"d\n"), ("two", b"e\n")):
         run("hbuf-append", "orders", "--producer", producer, "--producer-seq", "5", stdin=text)
     assert bodies("orders") == [b"a", b"b"]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("segment_messages", ["4", "none"])
 @pytest.mark.parametrize("loss", ["removed", "damaged", "none"])
 def test_state_is_rebuilt_from_the_messages(
@@ -66,6 +71,7 @@ def test_state_is_rebuilt_from_the_messages(
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("seen_before_the_kill", [1, 150])
 def test_file_sent_again_after_a_kill_gives_each_message_once(
     run: Run, make_buffer: MakeBuffer, bodies: Bodies, wait_until: WaitUntil, seen_before_the_kill: int
@@ -83,15 +89,17 @@ def test_file_sent_again_after_a_kill_gives_each_message_once(
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_gap_is_taken_unless_strict(run: Run, bodies: Bodies) -> None:
     run("hbuf-append", "orders", *FROM_1, stdin=b"a\n")
     far = ["--producer", "till 4", "--producer-seq", "3"]
     done = run("hbuf-append", "orders", "--strict-seq", *far, stdin=b"c\n")
-    assert done == (65, b"", "hbuf-append: producer till 4 goes from 1 to 3; 0 messages were stored\n")
+    assert done == (65, b"", "hbuf-append: orders: producer till 4 goes from 1 to 3; 0 messages were stored\n")
     assert run("hbuf-append", "orders", *far, stdin=b"c\n") == (0, b"", "")
     assert bodies("orders") == [b"a", b"c"]
 
 
+@pytest.mark.over_https
 def test_strict_takes_the_next_number_and_duplicates(run: Run, bodies: Bodies) -> None:
     run("hbuf-append", "orders", "--strict-seq", *FROM_1, stdin=b"a\nb\n")
     from_2 = ["--producer", "till 4", "--producer-seq", "2"]
@@ -99,6 +107,7 @@ def test_strict_takes_the_next_number_and_duplicates(run: Run, bodies: Bodies) -
     assert bodies("orders") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.over_https
 def test_requests_can_carry_their_producer(run: Run, bodies: Bodies) -> None:
     def sent(number: int, body: bytes) -> bytes:
         return b"POST / HTTP/1.1\r\nx-hbuf-producer: p\r\nx-hbuf-producer-seq: %d\r\ncontent-length: %d\r\n\r\n%b" % (
@@ -113,6 +122,7 @@ def test_requests_can_carry_their_producer(run: Run, bodies: Bodies) -> None:
     assert bodies("orders") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.over_https
 def test_atomic_unit_sent_again_is_not_stored_again(run: Run, bodies: Bodies) -> None:
     for _ in range(2):
         assert run("hbuf-append", "orders", "--atomic", *FROM_1, stdin=b"a\nb\n") == (0, b"", "")
@@ -140,6 +150,7 @@ def test_producer_that_cannot_be_is_refused(run: Run, options: list[str], said: 
     assert not list(Path("orders/segments").glob("*"))
 
 
+@pytest.mark.over_https
 def test_longest_name_and_largest_number_of_a_producer_are_taken(run: Run, bodies: Bodies) -> None:
     options = ["--producer", "é" * 64, "--producer-seq", str(10**18 - 1)]
     for _ in range(2):

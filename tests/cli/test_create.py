@@ -26,6 +26,7 @@ def test_buffer_is_made_with_the_directories_above_it_and_can_be_used(run: Run, 
     assert run("hbuf-verify", "-q", "a/b/orders").code == 0
 
 
+@pytest.mark.over_https
 def test_settings_can_be_chosen(run: Run) -> None:
     chosen = ["segment_bytes=16MiB", "segment_messages=100", "segment_age=1d", "max_message_bytes=1KiB"]
     options = [part for each in [*chosen, "hash=sha256", "erasable=false"] for part in ("--set", each)]
@@ -36,12 +37,14 @@ def test_settings_can_be_chosen(run: Run) -> None:
     assert json.loads(run("hbuf-set", "orders").out) == found
 
 
+@pytest.mark.over_https
 def test_each_buffer_has_its_own_id(run: Run) -> None:
     for name in ("one", "two"):
         assert run("hbuf-create", name).code == 0
     assert settings("one")["uuid"] != settings("two")["uuid"]
 
 
+@pytest.mark.over_https
 def test_existing_buffer_is_73_and_stays_as_it_is(run: Run) -> None:
     run("hbuf-create", "orders", "--set", "segment_messages=7")
     before = settings("orders")
@@ -51,6 +54,7 @@ def test_existing_buffer_is_73_and_stays_as_it_is(run: Run) -> None:
     assert settings("orders") == before
 
 
+@pytest.mark.over_https
 def test_directory_with_other_files_is_73_and_stays_as_it_is(run: Run) -> None:
     Path("photos").mkdir()
     Path("photos/cat.jpg").write_bytes(b"cat")
@@ -59,6 +63,7 @@ def test_directory_with_other_files_is_73_and_stays_as_it_is(run: Run) -> None:
     assert os.listdir("photos") == ["cat.jpg"]
 
 
+@pytest.mark.over_https
 def test_empty_directory_becomes_a_buffer(run: Run) -> None:
     Path("orders").mkdir()
     assert run("hbuf-create", "orders") == (0, b"", "")
@@ -72,6 +77,7 @@ def test_file_in_the_way_is_73(run: Run) -> None:
     assert Path("file").read_bytes() == b""
 
 
+@pytest.mark.over_https
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_directory_without_permission_is_77(run: Run) -> None:
     Path("locked").mkdir(mode=0o555)
@@ -88,11 +94,13 @@ def test_bad_name_is_2_and_makes_nothing(run: Run, tmp_path: Path, name: str) ->
     assert os.listdir(tmp_path) == ["script-cwd"]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("name", ["a", "0", "a.b-c_d", "a" * 128])
 def test_good_names_are_taken(run: Run, name: str) -> None:
     assert run("hbuf-create", name) == (0, b"", "")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("value", "said"),
     [

@@ -30,6 +30,7 @@ def erased_in(path: Path) -> list[int]:
         return [message.seq for message in buffer.read() if message.erased]
 
 
+@pytest.mark.over_https
 def test_numbers_and_ranges_are_erased_in_silence(run: Run, orders: Path) -> None:
     assert run("hbuf-erase", "orders", "2", "4-6", "5", *REASON) == (0, b"", "")
     assert erased_in(orders) == [2, 4, 5, 6]
@@ -46,12 +47,14 @@ def test_rows_that_spark_has_staged_are_told_of(run: Run, orders: Path) -> None:
     assert erased_in(orders) == [2, 3]
 
 
+@pytest.mark.over_https
 def test_report_of_the_verifier_counts_what_was_erased(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", "3", *REASON)
     assert "  chain:        10 messages, 2 erased: ok" in run("hbuf-verify", "orders").lines
     assert json.loads(run("hbuf-verify", "--json", "orders").out)["verdicts"]["chain"]["erased"] == 2
 
 
+@pytest.mark.over_https
 def test_log_says_who_erased_it_and_why(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
     log = b"".join(file.read_bytes() for file in sorted(orders.glob("segments/*.http")))
@@ -62,6 +65,7 @@ def test_log_says_who_erased_it_and_why(run: Run, orders: Path) -> None:
     assert by.count(b"@") == 1
 
 
+@pytest.mark.over_https
 def test_all_messages_of_a_key_are_erased(run: Run, orders: Path) -> None:
     assert run("hbuf-erase", "orders", "--key", "user-1", *REASON) == (0, b"", "")
     assert erased_in(orders) == [1, 4, 7, 10]
@@ -69,11 +73,13 @@ def test_all_messages_of_a_key_are_erased(run: Run, orders: Path) -> None:
     assert run("hbuf-tail", "--key", "user-1", "-o", "first", "orders") == (0, b"", "")
 
 
+@pytest.mark.over_https
 def test_key_that_no_message_has_is_nothing_to_do(run: Run, orders: Path) -> None:
     assert run("hbuf-erase", "orders", "--key", "user-9", *REASON) == (0, b"", "")
     assert erased_in(orders) == []
 
 
+@pytest.mark.over_https
 def test_erased_again_is_nothing_to_do(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
     last = run("hbuf-verify", "orders").lines[0]
@@ -81,6 +87,7 @@ def test_erased_again_is_nothing_to_do(run: Run, orders: Path) -> None:
     assert run("hbuf-verify", "orders").lines[0] == last
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -109,6 +116,7 @@ def test_what_cannot_be_done_is_refused_with_one_line_and_nothing_is_erased(
     assert erased_in(orders) == []
 
 
+@pytest.mark.over_https
 def test_record_that_says_what_was_erased_cannot_be_erased_but_is_passed_over_in_a_range(
     run: Run, orders: Path
 ) -> None:
@@ -122,6 +130,7 @@ def test_record_that_says_what_was_erased_cannot_be_erased_but_is_passed_over_in
     assert erased_in(orders) == [2, 9, 10]
 
 
+@pytest.mark.over_https
 def test_buffer_that_is_not_erasable_is_77(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("fixed", [b"one"], erasable="false")
     for arguments in (["1", *REASON], ["1", "--dry-run"]):
@@ -130,6 +139,7 @@ def test_buffer_that_is_not_erasable_is_77(run: Run, make_buffer: MakeBuffer) ->
         assert "erasable=false" in done.err
 
 
+@pytest.mark.over_https
 def test_paused_buffer_is_75_and_closed_one_77(run: Run, orders: Path) -> None:
     run("hbuf-pause", "orders")
     assert run("hbuf-erase", "orders", "1", *REASON, "--timeout", "10ms").code == 75
@@ -152,6 +162,7 @@ def test_signed_buffer_needs_its_key(run: Run) -> None:
 # Reading
 
 
+@pytest.mark.over_https
 def test_tail_passes_over_what_is_erased_and_says_so_where_it_was_asked_for(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", "9", *REASON)
     assert run("hbuf-tail", "-o", "2", "-c", "1", "orders") == (0, b"", "hbuf-tail: orders: message 2 is erased\n")
@@ -159,6 +170,7 @@ def test_tail_passes_over_what_is_erased_and_says_so_where_it_was_asked_for(run:
     assert run("hbuf-tail", "-o", "8", "-c", "3", "-D", "|", "orders") == (0, b"order 8|order 10|", "")
 
 
+@pytest.mark.over_https
 def test_json_says_that_it_is_erased_and_nothing_else_of_it(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
     [line] = run("hbuf-tail", "-o", "2", "-c", "1", "--json", "orders").lines
@@ -167,6 +179,7 @@ def test_json_says_that_it_is_erased_and_nothing_else_of_it(run: Run, orders: Pa
     assert (values["key"], values["tags"], values["headers"]) == (None, [], [])
 
 
+@pytest.mark.over_https
 def test_records_are_written_as_they_are_stored_and_not_stored_again(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
     records = run("hbuf-tail", "-o", "first", "--http", "orders").out
@@ -175,6 +188,7 @@ def test_records_are_written_as_they_are_stored_and_not_stored_again(run: Run, o
     assert run("hbuf-tail", "-o", "first", "copy").lines == [f"order {i}" for i in range(1, 11) if i != 2]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("options", [[], ["-v"], ["-F"], ["-i"]])
 def test_grep_never_finds_what_is_erased(run: Run, orders: Path, options: list[str]) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
@@ -186,6 +200,7 @@ def test_grep_never_finds_what_is_erased(run: Run, orders: Path, options: list[s
 # Looking first
 
 
+@pytest.mark.over_https
 def test_dry_run_lists_what_would_go_and_erases_nothing(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "4", *REASON)
     done = run("hbuf-erase", "orders", "--key", "user-1", "--dry-run")
@@ -198,6 +213,7 @@ def test_dry_run_lists_what_would_go_and_erases_nothing(run: Run, orders: Path) 
     assert erased_in(orders) == [4]
 
 
+@pytest.mark.over_https
 def test_dry_run_as_json(run: Run, orders: Path) -> None:
     lines = run("hbuf-erase", "orders", "3", "1", "--dry-run", "--json").lines
     found = [json.loads(line) for line in lines]
@@ -216,6 +232,7 @@ def test_dry_run_on_a_terminal_is_a_table(run: Run, orders: Path, terminal: Term
 # Lists
 
 
+@pytest.mark.over_https
 def test_list_names_what_was_erased_and_nothing_of_what_it_said(run: Run, orders: Path) -> None:
     assert len(run("hbuf-erase", "--list", "orders").lines) == 1
     with hbuf.open(orders) as buffer:
@@ -228,6 +245,7 @@ def test_list_names_what_was_erased_and_nothing_of_what_it_said(run: Run, orders
     assert [(line.split()[0], line.split()[1]) for line in lines] == [("2", ids[2]), ("9", ids[9])]
 
 
+@pytest.mark.over_https
 def test_restored_backup_is_erased_again_after_the_list(run: Run, orders: Path) -> None:
     """The backup is older than the erase; messages came in between, and one of them was erased, too."""
     shutil.copytree(orders, "backup")
@@ -247,6 +265,7 @@ def test_restored_backup_is_erased_again_after_the_list(run: Run, orders: Path) 
     assert run("hbuf-verify", "orders").lines[0] == last
 
 
+@pytest.mark.over_https
 def test_backup_that_has_the_deletes_but_came_back_unerased_gets_no_second_ones(run: Run, orders: Path) -> None:
     """As when segments are restored one by one."""
     segment = orders / "segments" / f"{1:020d}.http"
@@ -259,6 +278,7 @@ def test_backup_that_has_the_deletes_but_came_back_unerased_gets_no_second_ones(
     assert run("hbuf-verify", "orders").lines[0].startswith("orders: intact: 10 messages, last 11 ")
 
 
+@pytest.mark.over_https
 def test_list_of_another_buffer_is_refused(run: Run, orders: Path, make_buffer: MakeBuffer) -> None:
     other = make_buffer("other", [b"one", b"two"])
     run("hbuf-erase", "orders", "2", *REASON)
@@ -269,6 +289,7 @@ def test_list_of_another_buffer_is_refused(run: Run, orders: Path, make_buffer: 
     assert erased_in(other) == []
 
 
+@pytest.mark.over_https
 def test_message_that_is_another_one_than_the_list_names_stays(run: Run, orders: Path) -> None:
     shutil.copytree(orders, "backup")
     run("hbuf-append", "orders", stdin=b"order 11\n")
@@ -283,6 +304,7 @@ def test_message_that_is_another_one_than_the_list_names_stays(run: Run, orders:
     assert erased_in(orders) == [2]
 
 
+@pytest.mark.over_https
 def test_list_that_is_cut_is_65(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "2", *REASON)
     done = run("hbuf-erase", "orders", "--apply", "-", *REASON, stdin=run("hbuf-erase", "--list", "orders").out[:-1])
@@ -321,6 +343,7 @@ def test_backup_while_messages_are_erased_restores_whole(run: Run, orders: Path)
     assert run("hbuf-verify", "--quiet", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_last_messages_are_messages_and_not_what_says_that_some_were_erased(run: Run, orders: Path) -> None:
     run("hbuf-erase", "orders", "1-6", *REASON)
     assert run("hbuf-tail", "-n", "2", "orders") == (0, b"order 9\norder 10\n", "")

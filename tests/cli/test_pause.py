@@ -38,6 +38,7 @@ def state(run: Run) -> str:
     return run("hbuf-ls", "orders").lines[0].split("\t")[-1]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -64,6 +65,7 @@ def test_exit_code_is_that_of_the_command_and_the_pause_is_over(
     assert bodies("orders")[-1] == b"four"
 
 
+@pytest.mark.over_https
 def test_command_has_the_standard_streams_and_its_arguments_as_they_are(run: Run) -> None:
     script = 'cat; echo "$1"; echo oops >&2'
     done = run.real("hbuf-pause", "orders", "--", "sh", "-c", script, "sh", "--resume", stdin=b"in\n")
@@ -121,6 +123,7 @@ def test_nothing_changes_while_paused_and_the_waiting_append_goes_through_afterw
     assert run("hbuf-verify", "-q", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_batch_that_is_being_written_is_waited_for(run: Run, bodies: Bodies, wait_until: WaitUntil) -> None:
     writer = run.start("hbuf-append", "orders", "--fsync", "always")
     assert writer.stdin
@@ -134,6 +137,7 @@ def test_batch_that_is_being_written_is_waited_for(run: Run, bodies: Bodies, wai
     assert run("hbuf-verify", "-q", "copy").code == 0
 
 
+@pytest.mark.over_https
 def test_pause_by_hand_stays_until_resume(run: Run, bodies: Bodies) -> None:
     assert run("hbuf-pause", "orders", "--reason", "moving disks") == (0, b"", "")
     marker = json.loads(Path("orders/paused").read_text())
@@ -145,6 +149,7 @@ def test_pause_by_hand_stays_until_resume(run: Run, bodies: Bodies) -> None:
     assert bodies("orders") == [b"one", b"two", b"three", b"four"]
 
 
+@pytest.mark.over_https
 def test_pause_by_hand_is_kept_by_a_command_that_runs_under_it(run: Run) -> None:
     run("hbuf-pause", "orders")
     done = run.real("hbuf-pause", "orders", "--", "sh", "-c", "echo ran; exit 3")
@@ -153,10 +158,12 @@ def test_pause_by_hand_is_kept_by_a_command_that_runs_under_it(run: Run) -> None
     assert state(run) == "paused"
 
 
+@pytest.mark.over_https
 def test_resume_without_a_pause_is_no_error(run: Run) -> None:
     assert run("hbuf-pause", "--resume", "orders") == (0, b"", "")
 
 
+@pytest.mark.over_https
 def test_second_command_waits_for_the_first(run: Run, wait_until: WaitUntil) -> None:
     first = run.start("hbuf-pause", "orders", "--", "sh", "-c", WAIT_FOR_GO)
     wait_until(lambda: Path("running").exists(), "the first command runs")
@@ -167,6 +174,7 @@ def test_second_command_waits_for_the_first(run: Run, wait_until: WaitUntil) -> 
     assert not Path("orders/paused").exists()
 
 
+@pytest.mark.over_https
 def test_resume_while_the_command_runs_is_told_with_75(run: Run, wait_until: WaitUntil) -> None:
     pause = run.start("hbuf-pause", "orders", "--", "sh", "-c", WAIT_FOR_GO)
     wait_until(lambda: Path("running").exists(), "the command runs")
@@ -212,6 +220,7 @@ def test_killed_hbuf_pause_leaves_the_pause_to_its_command(run: Run, wait_until:
     assert run("hbuf-append", "orders", "--timeout", "0s", stdin=b"four\n").code == 0
 
 
+@pytest.mark.over_https
 def test_tar_taken_while_paused_restores_verifies_and_is_not_paused(
     run: Run, bodies: Bodies, wait_until: WaitUntil
 ) -> None:
@@ -236,12 +245,14 @@ def test_tar_taken_while_paused_restores_verifies_and_is_not_paused(
     assert bodies("restored/orders") == [b"one", b"two", b"three", b"four"]
 
 
+@pytest.mark.over_https
 def test_restored_pause_by_hand_is_still_one(run: Run) -> None:
     run("hbuf-pause", "orders")
     assert run.shell("cp -r orders restored").code == 0
     assert run("hbuf-append", "restored", "--timeout", "50ms", stdin=b"no\n").code == 75
 
 
+@pytest.mark.over_https
 def test_several_buffers_are_paused_and_resumed_together(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("payments")
     script = "for b in orders payments; do hbuf-append $b --timeout 0s </dev/null; test -e $b/paused && echo $b; done"
@@ -254,6 +265,7 @@ def test_several_buffers_are_paused_and_resumed_together(run: Run, make_buffer: 
     assert [Path(name, "paused").exists() for name in ("orders", "payments")] == [False, False]
 
 
+@pytest.mark.over_https
 def test_missing_one_of_several_pauses_none_and_runs_nothing(run: Run) -> None:
     done = run.real("hbuf-pause", "orders", "missing", "--", "touch", "ran")
     assert (done.code, done.err) == (66, "hbuf-pause: missing: there is no such buffer\n")
@@ -261,6 +273,7 @@ def test_missing_one_of_several_pauses_none_and_runs_nothing(run: Run) -> None:
     assert not Path("orders/paused").exists()
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_to_both_ends_the_command_and_the_pause(run: Run, wait_until: WaitUntil, number: signal.Signals) -> None:
     pause = run.start("hbuf-pause", "orders", "--", "sh", "-c", WAIT_FOR_GO)
@@ -271,6 +284,7 @@ def test_signal_to_both_ends_the_command_and_the_pause(run: Run, wait_until: Wai
     assert run("hbuf-append", "orders", "--timeout", "0s", stdin=b"four\n").code == 0
 
 
+@pytest.mark.over_https
 def test_interrupted_command_decides_the_exit_code(run: Run, wait_until: WaitUntil) -> None:
     script = f"trap 'exit 9' INT; {WAIT_FOR_GO}"
     pause = run.start("hbuf-pause", "orders", "--", "sh", "-c", script)

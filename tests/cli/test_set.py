@@ -19,6 +19,7 @@ def shown(run: Run) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.over_https
 def test_settings_are_shown_as_json(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", segment_messages="7")
     found = shown(run)
@@ -26,6 +27,7 @@ def test_settings_are_shown_as_json(run: Run, make_buffer: MakeBuffer) -> None:
     assert (found["name"], found["segment_messages"], found["hash"]) == ("orders", 7, "blake3")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("messages", [0, 3])
 def test_change_is_in_the_file_and_in_the_chain(run: Run, make_buffer: MakeBuffer, messages: int) -> None:
     make_buffer("orders", [b"before"] * messages)
@@ -61,6 +63,7 @@ def test_change_counts_for_the_next_append(run: Run, make_buffer: MakeBuffer, bo
     ]
 
 
+@pytest.mark.over_https
 def test_limit_is_taken_away_with_none(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", segment_messages="7", segment_age="1d")
     assert run("hbuf-set", "orders", "segment_messages=none", "segment_age=none") == (0, b"", "")
@@ -68,6 +71,7 @@ def test_limit_is_taken_away_with_none(run: Run, make_buffer: MakeBuffer) -> Non
     assert (found["segment_messages"], found["segment_age"]) == (None, None)
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -99,6 +103,7 @@ def test_refused_change_is_2_and_nothing_of_it_is_done(
     assert len(list(Path("orders/segments").glob("*.http"))) == 1
 
 
+@pytest.mark.over_https
 def test_setting_what_is_set_already_changes_no_setting(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [b"one"], segment_messages="9")
     before = shown(run)
@@ -107,6 +112,7 @@ def test_setting_what_is_set_already_changes_no_setting(run: Run, make_buffer: M
     assert run("hbuf-verify", "-q", "orders").code == 0
 
 
+@pytest.mark.over_https
 def test_paused_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders")
     run("hbuf-pause", "orders")
@@ -116,6 +122,7 @@ def test_paused_buffer_is_waited_for_then_75(run: Run, make_buffer: MakeBuffer) 
     assert shown(run)["segment_messages"] is None
 
 
+@pytest.mark.over_https
 def test_settings_are_read_from_the_chain_and_not_from_a_changed_file(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", segment_messages="7")
     file = Path("orders/buffer.json")

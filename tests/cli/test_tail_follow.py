@@ -35,6 +35,7 @@ def append(body: bytes, key: str | None = None) -> None:
         buffer.append(body, key=key)
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("options", [[], ["--poll"]], ids=["inotify", "poll"])
 def test_each_message_of_another_process_is_shown_across_new_segments(
     run: Run, make_buffer: MakeBuffer, options: list[str]
@@ -51,6 +52,7 @@ def test_each_message_of_another_process_is_shown_across_new_segments(
     assert process.poll() is None
 
 
+@pytest.mark.over_https
 def test_many_at_once_are_all_shown_in_order(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", segment_messages="70")
     process = run.start("hbuf-tail", "-f", "-o", "first", "-c", "1000", "orders")
@@ -60,6 +62,7 @@ def test_many_at_once_are_all_shown_in_order(run: Run, make_buffer: MakeBuffer) 
     assert (process.returncode, out, err) == (0, lines, b"")
 
 
+@pytest.mark.over_https
 def test_only_what_is_wanted_is_shown(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [hbuf.draft(b"before", key="k")], segment_messages="2")
     process = run.start("hbuf-tail", "-f", "--key", "k", "-g", "[a-z]", "orders")
@@ -71,6 +74,7 @@ def test_only_what_is_wanted_is_shown(run: Run, make_buffer: MakeBuffer) -> None
     assert [next_line(process), next_line(process)] == [b"mine", b"again"]
 
 
+@pytest.mark.over_https
 def test_count_ends_it(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [b"1"])
     process = run.start("hbuf-tail", "-f", "-c", "2", "orders")
@@ -81,6 +85,7 @@ def test_count_ends_it(run: Run, make_buffer: MakeBuffer) -> None:
     assert next_line(process) == b"2"
 
 
+@pytest.mark.over_https
 def test_a_place_ahead_is_waited_for(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [b"1"])
     process = run.start("hbuf-tail", "-f", "-o", "3", "-c", "1", "orders")
@@ -96,6 +101,7 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("options", [[], ["--poll"]], ids=["inotify", "poll"])
 def test_it_uses_no_processor_while_nothing_comes(run: Run, make_buffer: MakeBuffer, options: list[str]) -> None:
     make_buffer("orders", [b"1"])
@@ -110,6 +116,7 @@ def test_it_uses_no_processor_while_nothing_comes(run: Run, make_buffer: MakeBuf
     assert next_line(process) == b"2"
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("options", [[], ["--poll"], ["--json"], ["--http"]], ids=" ".join)
 def test_closed_pipe_ends_it_quietly_with_its_next_write(
     run: Run, make_buffer: MakeBuffer, wait_until: WaitUntil, options: list[str]
@@ -125,6 +132,7 @@ def test_closed_pipe_ends_it_quietly_with_its_next_write(
     assert (process.returncode, process.stderr.read()) == (0, b"")
 
 
+@pytest.mark.over_https
 def test_interrupt_ends_it_with_130_and_no_words(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", [b"1"])
     process = run.start("hbuf-tail", "-f", "orders")
@@ -134,6 +142,7 @@ def test_interrupt_ends_it_with_130_and_no_words(run: Run, make_buffer: MakeBuff
     assert process.returncode == 130
 
 
+@pytest.mark.over_https
 def test_writer_that_is_killed_leaves_the_follower_well(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("orders", segment_messages="3")
     process = run.start("hbuf-tail", "-f", "orders")

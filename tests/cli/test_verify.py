@@ -49,6 +49,7 @@ def start_of(number: int, content: bytes) -> int:
     return content.index(b"POST /b/orders HTTP/1.1\r\nhost: hbuf\r\nx-hbuf-seq: %d\r\n" % number)
 
 
+@pytest.mark.over_https
 def test_intact_buffer_is_0_with_a_report(run: Run, orders: Path) -> None:
     done = run("hbuf-verify", "orders")
     assert (done.code, done.err) == (0, "")
@@ -60,6 +61,7 @@ def test_intact_buffer_is_0_with_a_report(run: Run, orders: Path) -> None:
         assert re.search(rf"^ +{kind}: .*: ok$", done.out.decode(), re.MULTILINE)
 
 
+@pytest.mark.over_https
 def test_intact_buffer_as_json(run: Run, orders: Path) -> None:
     found = report(run, "orders", code=0)
     settings = json.loads((orders / "buffer.json").read_text())
@@ -72,11 +74,13 @@ def test_intact_buffer_as_json(run: Run, orders: Path) -> None:
     assert [found["faults"][kind] for kind in KINDS] == [{"count": 0, "places": []}] * 5
 
 
+@pytest.mark.over_https
 def test_empty_buffer_is_intact(run: Run, make_buffer: MakeBuffer) -> None:
     make_buffer("empty")
     assert run("hbuf-verify", "empty").code == 0
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("hash_name", ["blake3", "sha256"])
 @pytest.mark.parametrize("erasable", ["true", "false"])
 def test_each_kind_of_buffer_can_be_verified(run: Run, make_buffer: MakeBuffer, hash_name: str, erasable: str) -> None:
@@ -86,6 +90,7 @@ def test_each_kind_of_buffer_can_be_verified(run: Run, make_buffer: MakeBuffer, 
     assert run("hbuf-verify", "--quiet", "orders") == (65, b"", "")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize(
     ("old", "new"),
     [(b"body 6", b"b0dy 6"), (b"x-hbuf-key: k6", b"x-hbuf-key: k9"), (b"x-hbuf-tag: all\r\n", b"x-hbuf-tag: ill\r\n")],
@@ -104,6 +109,7 @@ def test_changed_message_is_named_by_number_and_byte(run: Run, orders: Path, old
     assert f"    {segment(5).name}: byte {start}: message 6: " in text.out.decode()
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("number", [b"1", b"5", b"7", b"9"])
 def test_changed_number_of_a_message_is_found(run: Run, orders: Path, number: bytes) -> None:
     content = segment(5).read_bytes()
@@ -114,6 +120,7 @@ def test_changed_number_of_a_message_is_found(run: Run, orders: Path, number: by
     assert (segment(5).name, start) in named
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("position", [b"x-hbuf-time: 2", b"x-hbuf-salt: ", b"x-hbuf-id: "])
 def test_changed_head_salt_or_id_is_found(run: Run, orders: Path, position: bytes) -> None:
     content = segment(5).read_bytes()
@@ -125,6 +132,7 @@ def test_changed_head_salt_or_id_is_found(run: Run, orders: Path, position: byte
     assert (segment(5).name, start, 6) in places(found, "chain") + places(found, "bytes")
 
 
+@pytest.mark.over_https
 def test_garbage_between_records_is_named_by_its_byte(run: Run, orders: Path) -> None:
     content = segment(5).read_bytes()
     start = start_of(6, content)
@@ -133,6 +141,7 @@ def test_garbage_between_records_is_named_by_its_byte(run: Run, orders: Path) ->
     assert (segment(5).name, start, 6) in places(found, "bytes")
 
 
+@pytest.mark.over_https
 def test_message_taken_out_of_the_middle_is_found(run: Run, orders: Path) -> None:
     content = segment(5).read_bytes()
     segment(5).write_bytes(content[: start_of(6, content)] + content[start_of(7, content) :])
@@ -141,6 +150,7 @@ def test_message_taken_out_of_the_middle_is_found(run: Run, orders: Path) -> Non
     assert (segment(5).name, start_of(6, content), 7) in places(found, "chain") + places(found, "completeness")
 
 
+@pytest.mark.over_https
 def test_missing_segment_is_named_with_the_numbers_that_are_gone(run: Run, orders: Path) -> None:
     for path in orders.glob("segments/00000000000000000005.*"):
         path.unlink()
@@ -149,6 +159,7 @@ def test_missing_segment_is_named_with_the_numbers_that_are_gone(run: Run, order
     assert f"    {segment(9).name}: byte 0: message 9: messages 5 to 8 are missing" in done.lines
 
 
+@pytest.mark.over_https
 def test_swapped_segments_are_found(run: Run, orders: Path) -> None:
     for suffix in (".http", ".idx", ".tags"):
         first, second = (segment(number).with_suffix(suffix) for number in (1, 5))
@@ -160,6 +171,7 @@ def test_swapped_segments_are_found(run: Run, orders: Path) -> None:
     assert {file for file, _, _ in places(found, "completeness")} >= {segment(1).name, segment(5).name}
 
 
+@pytest.mark.over_https
 def test_segment_of_another_buffer_is_found(run: Run, orders: Path, make_buffer: MakeBuffer) -> None:
     messages = [hbuf.draft(b"body %d" % i, key=f"k{i}", tags=["all"]) for i in range(1, 11)]
     make_buffer("other", messages, segment_messages="4")
@@ -170,6 +182,7 @@ def test_segment_of_another_buffer_is_found(run: Run, orders: Path, make_buffer:
     assert found["faults"]["completeness"]["count"] > 0
 
 
+@pytest.mark.over_https
 def test_first_segments_that_are_gone_are_missed_unless_the_auditor_says_from(run: Run, orders: Path) -> None:
     known = ids(orders)
     for path in orders.glob("segments/00000000000000000001.*"):
@@ -182,6 +195,7 @@ def test_first_segments_that_are_gone_are_missed_unless_the_auditor_says_from(ru
     assert run("hbuf-verify", "-q", "--from", f"6:{known[6]}", "orders").code == 65
 
 
+@pytest.mark.over_https
 def test_head_that_is_there_is_0(run: Run, orders: Path) -> None:
     for number, known in ids(orders).items():
         assert run("hbuf-verify", "-q", "--head", f"{number}:{known}", "orders") == (0, b"", "")
@@ -200,6 +214,7 @@ def test_cut_tail_is_intact_by_itself_and_named_against_a_head(run: Run, orders:
     assert run("hbuf-verify", "-q", "--head", f"9:{known[10]}", "orders").code == 65
 
 
+@pytest.mark.over_https
 def test_cut_tail_is_found_by_an_index_that_knew_more(run: Run, orders: Path) -> None:
     content = segment(9).read_bytes()
     segment(9).write_bytes(content[: start_of(10, content)])
@@ -215,6 +230,7 @@ def test_half_a_record_at_the_end_is_named(run: Run, orders: Path) -> None:
     assert places(found, "bytes") == [(segment(9).name, start_of(10, content), 10)]
 
 
+@pytest.mark.over_https
 def test_changed_settings_file_is_found(run: Run, orders: Path) -> None:
     settings = orders / "buffer.json"
     settings.write_text(settings.read_text().replace('"segment_messages": 4', '"segment_messages": 5'))
@@ -222,12 +238,14 @@ def test_changed_settings_file_is_found(run: Run, orders: Path) -> None:
     assert [file for file, _, _ in places(found, "settings")] == ["buffer.json"]
 
 
+@pytest.mark.over_https
 def test_missing_settings_file_is_a_note_since_the_chain_has_the_settings(run: Run, orders: Path) -> None:
     (orders / "buffer.json").unlink()
     found = report(run, "orders", code=0)
     assert [note for note in found["notes"] if "buffer.json" in note]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("suffix", [".idx", ".tags"])
 def test_index_and_tags_are_compared_and_may_be_missing(run: Run, orders: Path, suffix: str) -> None:
     path = segment(1).with_suffix(suffix)
@@ -239,6 +257,7 @@ def test_index_and_tags_are_compared_and_may_be_missing(run: Run, orders: Path, 
     assert [note for note in found["notes"] if path.name in note]
 
 
+@pytest.mark.over_https
 def test_damaged_opening_is_named_and_what_is_behind_it_is_not_called_right(run: Run, orders: Path) -> None:
     segment(5).write_bytes(b"X" + segment(5).read_bytes()[1:])
     found = report(run, "orders", code=65)
@@ -246,6 +265,7 @@ def test_damaged_opening_is_named_and_what_is_behind_it_is_not_called_right(run:
     assert found["not_checked"]
 
 
+@pytest.mark.over_https
 def test_several_buffers_are_all_reported_and_the_worst_is_the_exit_code(
     run: Run, orders: Path, make_buffer: MakeBuffer
 ) -> None:
@@ -259,6 +279,7 @@ def test_several_buffers_are_all_reported_and_the_worst_is_the_exit_code(
     assert [json.loads(line)["ok"] for line in as_json.lines] == [True, False]
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("option", ["-q", "--quiet"])
 def test_quiet_says_nothing_either_way(run: Run, orders: Path, option: str) -> None:
     assert run("hbuf-verify", option, "orders") == (0, b"", "")
@@ -266,6 +287,7 @@ def test_quiet_says_nothing_either_way(run: Run, orders: Path, option: str) -> N
     assert run("hbuf-verify", option, "orders") == (65, b"", "")
 
 
+@pytest.mark.over_https
 @pytest.mark.parametrize("jobs", ["1", "2", "100"])
 def test_number_of_jobs_makes_no_difference(run: Run, make_buffer: MakeBuffer, jobs: str) -> None:
     """Large enough that processes are worth their start."""
@@ -289,6 +311,7 @@ def test_progress_is_shown_on_a_terminal_unless_quiet_and_never_in_the_data(
     assert "0:00:00" in progress  # the time that is left
 
 
+@pytest.mark.over_https
 def test_quiet_shows_no_progress_on_a_terminal(run: Run, orders: Path, terminal: Terminal) -> None:
     process = run.start("hbuf-verify", "-q", "orders", stdout=terminal.theirs, stderr=terminal.theirs)
     assert terminal.read_all() == ""
@@ -303,6 +326,7 @@ def test_head_that_is_no_head_is_2(run: Run, orders: Path, option: str, head: st
     assert "is not SEQ:ID" in done.err
 
 
+@pytest.mark.over_https
 def test_it_changes_nothing(run: Run, orders: Path) -> None:
     segment(9).write_bytes(segment(9).read_bytes()[:-5])
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in orders.rglob("*") if path.is_file()}
@@ -311,6 +335,7 @@ def test_it_changes_nothing(run: Run, orders: Path) -> None:
     assert {path for path in orders.rglob("*") if path.is_file()} == before.keys()
 
 
+@pytest.mark.over_https
 def test_missing_one_of_several_is_66_and_the_others_are_reported(run: Run, orders: Path) -> None:
     done = run("hbuf-verify", "missing", "orders")
     assert (done.code, done.err) == (66, "hbuf-verify: missing: there is no such buffer\n")

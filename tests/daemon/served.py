@@ -19,7 +19,7 @@ from typing import Any
 
 import uvloop
 
-from hbuf.daemon.app import build_app
+from hbuf.daemon.app import App
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits
@@ -144,7 +144,7 @@ def serving(root: Path, **limits: Any) -> Iterator[Served]:
 
     async def run() -> None:
         buffers = Buffers(config)
-        app = build_app(config, buffers, Callers(root), lambda: True)
+        app = App(config, buffers, Callers(root), lambda: True)
         runner = Runner(app, lambda: config.limits, access_log=None, shutdown_timeout=1)
         await runner.setup()
         sockets = open_sockets(config)
