@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
@@ -249,11 +249,22 @@ class Connection(RequestHandler):
         return answer
 
 
+class App(Protocol):
+    """What answers requests. `stop` ends what would go on for ever, `close` is the last that it is told."""
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse: ...
+    async def stop(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+_Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
 class Connections(web.Server):
     """All connections, counted, and the sweep that looks after them."""
 
-    def __init__(self, plain: web.Server, limits: Callable[[], Limits], **kwargs: Any) -> None:
-        super().__init__(plain.request_handler, request_factory=plain.request_factory)
+    def __init__(self, answer: _Answer, limits: Callable[[], Limits], **kwargs: Any) -> None:
+        super().__init__(answer)
         self._limits = limits
         self._settings = kwargs
         self.count = 0
@@ -321,23 +332,27 @@ class Connections(web.Server):
         self.start_sweeping()
 
 
-class Runner(web.AppRunner):
-    """Makes our connections for an app."""
+class Runner(web.BaseRunner):
+    """Runs an app behind our connections."""
 
-    __slots__ = ("_limits",)
+    __slots__ = ("_app", "_limits")
 
-    def __init__(self, app: web.Application, limits: Callable[[], Limits], **kwargs: Any) -> None:
-        super().__init__(app, **kwargs)
+    def __init__(self, app: App, limits: Callable[[], Limits], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._app = app
         self._limits = limits
 
     async def shutdown(self) -> None:
         """Between the end of what is idle and the end of everything."""
-        await super().shutdown()
+        await self._app.stop()
         if isinstance(self.server, Connections):
             await self.server.all_came(self._shutdown_timeout)
 
     async def _make_server(self) -> Connections:
-        return Connections(await super()._make_server(), self._limits, **self._kwargs)
+        return Connections(self._app.answer, self._limits, **self._kwargs)
+
+    async def _cleanup_server(self) -> None:
+        await self._app.close()
 
 
 def _error_of(status: int, exc: BaseException | None) -> HbufError:

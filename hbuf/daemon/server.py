@@ -17,11 +17,10 @@ import sys
 from collections.abc import Callable
 
 import uvloop
-from aiohttp import web
 
 from hbuf.daemon import first_start, listening
 from hbuf.daemon.access_log import AccessLog
-from hbuf.daemon.app import build_app
+from hbuf.daemon.app import App
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits, names_that_need_a_restart
@@ -74,7 +73,7 @@ class _Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._start_reloading)
         self._callers = Callers(self.config.root, client_authorities(self.config))
         self._buffers = Buffers(self.config)
-        app = build_app(self.config, self._buffers, self._callers, lambda: self._is_ready)
+        app = App(self.config, self._buffers, self._callers, lambda: self._is_ready)
         runner = Runner(
             app,
             self._limits,
@@ -105,7 +104,7 @@ class _Daemon:
         self._notifier.end()
         LOG.info("stopped")
 
-    async def _finish(self, runner: web.AppRunner) -> None:
+    async def _finish(self, runner: Runner) -> None:
         """Answers what was asked, then writes what was accepted."""
         try:
             await asyncio.wait_for(runner.cleanup(), _STOP_SECONDS * 2)

@@ -6,6 +6,7 @@ request ends. All requests before a bad one are handed out, however the stream w
 
 from __future__ import annotations
 
+import functools
 import re
 
 from hbuf.errors import BadInput, HbufError, TooLarge
@@ -20,6 +21,7 @@ _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/([0-9]\.
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 _PRODUCER_SEQ = re.compile(r"0|[1-9][0-9]{0,18}")
+_SHORT_BYTES = 512  # of a header section: longer ones are not kept for the next
 _FRAMING = (b"host", b"content-length")
 
 _Headers = list[tuple[bytes, bytes]]
@@ -112,9 +114,8 @@ class RequestStream:
     def _open(self, section: bytes) -> int:
         """Takes a header section, and says how long the body is that follows it."""
         try:
-            method, headers = _parse_section(section)
-            length = _body_length(headers, self._max_body_bytes)
-            self._draft = _draft_of(method, headers)
+            read = _read_short_section if len(section) <= _SHORT_BYTES else _read_section
+            self._draft, length = read(section, self._max_body_bytes)
         except HbufError as error:
             kind = TooLarge if isinstance(error, TooLarge) else BadInput
             raise kind(f"request {self._count}: {error.message}", hint=error.hint) from None
@@ -125,6 +126,17 @@ class RequestStream:
             self.passed_over += 1
         else:
             drafts.append(self._draft._replace(body=body))
+
+
+def _read_section(section: bytes, most_body_bytes: int) -> tuple[Draft | None, int]:
+    """The message without its body, or None for what is passed over; and how long the body is."""
+    method, headers = _parse_section(section)
+    length = _body_length(headers, most_body_bytes)
+    return _draft_of(method, headers), length
+
+
+# The requests of a batch differ little from each other but in their bodies.
+_read_short_section = functools.lru_cache(4096)(_read_section)
 
 
 def _parse_section(section: bytes) -> tuple[bytes, _Headers]:

@@ -304,7 +304,7 @@ def test_connections_beyond_the_limit_are_closed_at_once_and_the_others_go_on(st
         kept = [opened.enter_context(daemon.raw()) for _ in range(5)]
         with pytest.raises((OSError, EOFError)):
             daemon.raw().recv(1)
-        assert daemon.lines("too-many-connections")
+        wait_until(lambda: daemon.lines("too-many-connections"), "the log says so")
         for client in kept:
             client.sendall(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
             assert client.recv(4096).startswith(b"HTTP/1.1 200 ")

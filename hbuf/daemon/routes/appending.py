@@ -200,7 +200,7 @@ def _answered(call: Call, given: Given, appended: Appended, count: int) -> answe
     if count and ids[-1]:
         headers.append(("x-hbuf-id", ids[-1].decode()))
     if count and times[-1]:
-        headers.append(("x-hbuf-time", encode_time(times[-1])))
+        headers.append(("x-hbuf-time", _shown_time(times[-1])))
     if "accept" in call.request.headers and asking.accepted(call.request, _FORMS) == answers.NDJSON:
         return answers.answer(_lines(appended), answers.NDJSON, headers, status=status)
     first, last = (_or_null(seqs[0]), _or_null(seqs[-1])) if count else ("null", "null")
@@ -211,6 +211,7 @@ def _answered(call: Call, given: Given, appended: Appended, count: int) -> answe
 
 
 _FORMS = (answers.JSON, answers.NDJSON)
+_shown_time = functools.lru_cache(64)(encode_time)  # all that share a write have the same
 
 
 def _or_null(seq: int) -> str:
