@@ -27,7 +27,9 @@ _READ_BYTES = 1024 * 1024
 # A batch is written when it has this many bytes or messages: large enough that a sync is cheap for each.
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_MESSAGES = 10_000
-_RETRY_SECONDS = 0.1
+# Between two tries, the pause grows: each may send the whole batch over a network.
+_FIRST_RETRY_SECONDS = 0.1
+_MOST_RETRY_SECONDS = 1.0
 
 
 class Appender(Protocol):
@@ -78,18 +80,21 @@ class Sending:
     def send_columns(self, batch: Outgoing) -> None:
         """The same for messages that are in columns, with their own fields and producers."""
         deadline = time.monotonic() + self.timeout_seconds
+        retry_seconds = _FIRST_RETRY_SECONDS
         while batch.bodies:
             try:
                 appended = self.writer.append_some(batch)
             except TryLater:
                 if time.monotonic() >= deadline:
                     raise
-                time.sleep(_RETRY_SECONDS)
+                time.sleep(min(retry_seconds, max(deadline - time.monotonic(), 0)))
+                retry_seconds = min(2 * retry_seconds, _MOST_RETRY_SECONDS)
                 continue
             settled = len(appended.seqs)
             self.stored += settled
             self.receipts(appended)
             batch = batch.part(settled)
+            retry_seconds = _FIRST_RETRY_SECONDS
             deadline = time.monotonic() + self.timeout_seconds
 
 

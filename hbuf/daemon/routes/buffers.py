@@ -21,7 +21,7 @@ from hbuf.store.fsops import os_errors
 from hbuf.store.signing import Signer
 from hbuf.store.tail import newest_opening
 
-_TIMEOUT_SECONDS = 10.0
+_TIMEOUT_SECONDS = 2.0  # for a lock or a pause: a thread waits so long, and a client can ask again
 CHANGEABLE = (
     "segment_bytes",
     "segment_messages",

@@ -19,7 +19,7 @@ from hbuf.ops.erase import Erasing, apply_list, candidates, erase, list_erased, 
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.signing import Signer
 
-_TIMEOUT_SECONDS = 10
+_TIMEOUT_SECONDS = 2  # for a lock or a pause: a thread waits so long, and a client can ask again
 _NAMES = ("numbers", "key", "reason", "dry_run")
 
 

@@ -19,7 +19,7 @@ from hbuf.store.signing import Signer
 
 MAX_LEASE_SECONDS = 3600
 MAX_WHY_BYTES = 1024
-_WAIT_SECONDS = 5.0
+_WAIT_SECONDS = 2.0
 
 
 async def show_paused(call: Call) -> web.StreamResponse:
