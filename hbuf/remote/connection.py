@@ -254,11 +254,13 @@ class Connection:
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
+            connection.close()
             raise Unavailable(
                 f"{where.server}: the server's certificate is not to be trusted: {error.verify_message}",
                 hint=_hint_of(error, self._access),
             ) from None
         except _BROKEN as error:
+            connection.close()
             raise _Broken(_reason_of(error), sent=False) from None
         return connection
 
