@@ -7,6 +7,9 @@ buffer must verify, and must hold every acknowledged message once, in order.
 
 With --spark, a stream reads buffers that are appended to, and writes to another, while its driver, its Java process and
 its Python workers are killed. Then the output must have each message once, in the stated order.
+
+With --daemon, clients of hbufd, hbuf-append and readers work on its buffers while it is killed and started again. Then
+every message that was answered must be there once, in order, and all buffers must verify.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from pathlib import Path
 
 from hbuf.errors import UsageError
 from hbuf.format.times import parse_duration_seconds
+from soak.daemon_plan import draw_daemon_plan
+from soak.daemon_round import DaemonRound
 from soak.plan import draw_plan
 from soak.processes import Place
 from soak.round import Round
@@ -37,10 +42,15 @@ def main() -> int:
     options = _options()
     seeds = random.Random(options.seed)
     seed, number = options.seed, 0
+    run, kind = run_round, ""
+    if options.spark:
+        run, kind = run_spark_round, "--spark "
+    elif options.daemon:
+        run, kind = run_daemon_round, "--daemon "
     end = time.monotonic() + options.duration
     while (options.rounds is None or number < options.rounds) and (number == 0 or time.monotonic() < end):
-        if not (run_spark_round if options.spark else run_round)(seed, number, options.dir):
-            print(f"soak: FAILED; again: contrib/soak/run {'--spark ' * options.spark}--seed {seed} --rounds 1")
+        if not run(seed, number, options.dir):
+            print(f"soak: FAILED; again: contrib/soak/run {kind}--seed {seed} --rounds 1")
             return 1
         seed, number = seeds.getrandbits(32), number + 1
     print(f"soak: {number} rounds from seed {options.seed}: ok")
@@ -61,7 +71,13 @@ def run_spark_round(seed: int, number: int, directory: Path | None) -> bool:
     return _run(SparkRound(plan, root), number, root, what)
 
 
-def _run(one: Round | SparkRound, number: int, root: Path, what: str) -> bool:
+def run_daemon_round(seed: int, number: int, directory: Path | None) -> bool:
+    plan, root = draw_daemon_plan(seed), _make_root(directory)
+    what = "; ".join(f"{load.kind}: {', '.join(load.clients)}{', shell' * load.shell}" for load in plan.loads)
+    return _run(DaemonRound(plan, root), number, root, what)
+
+
+def _run(one: Round | SparkRound | DaemonRound, number: int, root: Path, what: str) -> bool:
     """Runs a round, and says how it went. The files of one that failed are kept."""
     seed = one.plan.seed
     try:
@@ -91,7 +107,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, metavar="SEED", help="of the first round (drawn if not said)")
     parser.add_argument("--duration", type=_duration, metavar="TIME", help="30s, 10m, 2h (60s; with Spark, 20 rounds)")
     parser.add_argument("--rounds", type=int, metavar="N", help="stop after N rounds")
-    parser.add_argument("--spark", action="store_true", help="a stream through Spark, from buffers to a buffer")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--spark", action="store_true", help="a stream through Spark, from buffers to a buffer")
+    kinds.add_argument("--daemon", action="store_true", help="hbufd, killed under load")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="where to work")
     options = parser.parse_args()
     if options.seed is None:

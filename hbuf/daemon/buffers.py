@@ -23,6 +23,8 @@ from hbuf.daemon.signing_keys import make_signing_key, signer_of
 from hbuf.daemon.waking import Waiter, Waking
 from hbuf.errors import NotReady, OverQuota, UsageError
 from hbuf.format import names
+from hbuf.format.record import encode_own_lines
+from hbuf.format.scan import Record
 from hbuf.format.times import parse_time
 from hbuf.ops.create import create
 from hbuf.store.directory import BufferDirectory
@@ -91,7 +93,7 @@ class Buffers:
             await self.quotas.require_room(self.config, where.tenant, sum(map(len, outgoing.bodies)))
         appended = await self._commit_of(where).append(outgoing)
         if any(appended.seqs[place] for place in appended.duplicates):
-            await self.read(where, lambda reader: _complete(reader, appended))
+            await self.read(where, lambda reader: _complete(reader, outgoing, appended))
         return appended
 
     async def read(self, where: Where, work: Callable[[Reader], _Result]) -> _Result:
@@ -209,13 +211,25 @@ def _listed(folder: Path, is_name: Callable[[str], bool]) -> list[str]:
         return []
 
 
-def _complete(reader: Reader, appended: Appended) -> None:
-    """Looks up id and time of duplicates that are still there."""
-    for place in appended.duplicates:
+def _complete(reader: Reader, outgoing: Outgoing, appended: Appended) -> None:
+    """Looks up number, id and time of duplicates that are still there.
+
+    Only of a producer's last message it is known where it is. Of a batch, the others come just before it.
+    """
+    duplicates = set(appended.duplicates)
+    for place in sorted(duplicates, reverse=True):
         seq = appended.seqs[place]
+        if not seq and place + 1 in duplicates:
+            seq = max(appended.seqs[place + 1] - 1, 0)
         record = next((chunk.parse(0) for chunk in reader.chunks(seq, seq + 1)), None) if seq else None
-        if record is None:
+        if record is None or not _is_of(record, outgoing, place):
             appended.seqs[place] = 0
         else:
-            appended.ids[place] = record.id
+            appended.seqs[place], appended.ids[place] = seq, record.id
             appended.times_us[place] = parse_time(record.time.decode())
+
+
+def _is_of(record: Record, outgoing: Outgoing, place: int) -> bool:
+    """Whether a record has the producer's number of the message at a place."""
+    lines = encode_own_lines(unit=None, producer=outgoing.producers[place] if outgoing.producers else None)
+    return b"\r\n" + lines in b"\r\n" + record.own

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hbuf.daemon.signing_keys import signer_of
-from hbuf.errors import HbufError, SlowDown, StorageFailed
+from hbuf.errors import Closed, HbufError, SlowDown, StorageFailed
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.outgoing import Appended, Outgoing
@@ -138,6 +138,8 @@ class GroupCommit:
         if any(isinstance(result, StorageFailed) for result in results):
             self._failed_at = time.monotonic()
             self._close_writer()
+        elif any(isinstance(result, Closed) for result in results):
+            self._close_writer()  # it may have closed the buffer itself, and would not see that somebody opens it again
         return results
 
     def _open_writer(self) -> Writer:

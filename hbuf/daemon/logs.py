@@ -1,8 +1,7 @@
 """What the daemon writes on stderr: one line for each thing that happens, logfmt or JSON.
 
-Whatever clients send is quoted, so that it can neither break a line nor forge one. A thread makes the lines and writes
-them, many at a time, so that neither a slow reader of stderr nor the lines themselves hold up the event loop. What does
-not fit into its queue is dropped and counted.
+Whatever clients send is quoted, so that it can neither break a line nor forge one. A thread writes, so that a slow
+reader of stderr does not hold up the event loop; what does not fit into its queue is dropped and counted.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import logging
 import re
 import sys
 import threading
-import time
 import traceback
 from collections import deque
 from typing import Any, TextIO
@@ -21,10 +19,12 @@ from typing import Any, TextIO
 from hbuf.daemon.config import Log
 from hbuf.format.times import encode_time
 
-LOG = logging.getLogger("hbuf.daemon")
+ACCESS = logging.getLogger("hbuf.daemon.access")
 
 _QUEUED_LINES = 20_000
-_GATHER_SECONDS = 0.05  # between two writes: what is said meanwhile is written at once
+_BATCH_LINES = 500
+_GATHER_SECONDS = 0.02
+_LAST_SECONDS = 5.0  # for what is still to be written at the end
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -34,73 +34,81 @@ def said(**fields: object) -> dict[str, dict[str, object]]:
     return {"fields": fields}
 
 
-class Logs(logging.Handler):
+class Logs:
     """The log of this process, from its start to `close`."""
 
     def __init__(self, settings: Log, out: TextIO | None = None) -> None:
-        super().__init__()
-        self._out = out or sys.stderr
-        self._queue: deque[logging.LogRecord] = deque()
-        self._dropped = 0
-        self._wake = threading.Event()
-        self._ended = False
+        self._handler = _Batches(out or sys.stderr)
         self._before = logging.root.handlers[:], logging.root.level
         self.configure(settings)
-        logging.root.handlers[:] = [self]
+        logging.root.handlers[:] = [self._handler]
         # Asked for on every record that is made, and not written.
         logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
-        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
-        self._thread.start()
+        logging._srcfile = None  # so says the manual of logging, under Optimization
+        self._handler.thread.start()
 
     def configure(self, settings: Log) -> None:
-        self.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
+        self._handler.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
         logging.root.setLevel(_LEVELS[settings.level])
-        logging.getLogger("hbuf.daemon.access").setLevel(logging.NOTSET if settings.access else logging.WARNING)
+        ACCESS.setLevel(logging.NOTSET if settings.access else logging.CRITICAL)
         # What the event loop and the HTTP library say of their own is about connections that broke.
         for name in ("asyncio", "aiohttp", "watchdog"):
             logging.getLogger(name).setLevel(max(logging.WARNING, _LEVELS[settings.level]))
 
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Without the lock that a handler takes: a deque needs none."""
-        if len(self._queue) >= _QUEUED_LINES:
-            self._dropped += 1
-            return False
-        if self._dropped:
-            record.__dict__["dropped"], self._dropped = self._dropped, 0
-        self._queue.append(record)
-        if not self._wake.is_set():
-            self._wake.set()
-        return True
+    @property
+    def waiting(self) -> int:
+        """Lines that are not written yet."""
+        return len(self._handler.records)
 
     def close(self) -> None:
         """All that was said is written."""
-        if self._ended:
-            return
-        self._ended = True
-        self._wake.set()
-        self._thread.join()
+        self._handler.end()
         logging.root.handlers[:], level = self._before
         logging.root.setLevel(level)
-        super().close()
+
+
+class _Batches(logging.Handler):
+    """Lines are made and written some at a time: a thread that is woken for each costs more than the request."""
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__()
+        self.records: deque[logging.LogRecord] = deque()
+        self.thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._out = out
+        self._dropped = 0
+        self._some = threading.Event()
+        self._ending = threading.Event()
+
+    def createLock(self) -> None:  # noqa: N802  logging's name
+        self.lock = None  # a deque needs none
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.records) >= _QUEUED_LINES:
+            self._dropped += 1
+            return
+        if self._dropped:
+            record.__dict__["dropped"], self._dropped = self._dropped, 0
+        self.records.append(record)
+        if not self._some.is_set():
+            self._some.set()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._some.set()
+        self.thread.join(_LAST_SECONDS)
 
     def _write_all(self) -> None:
-        while not self._ended:
-            self._wake.wait()
-            self._wake.clear()
-            self._write_queued()
-            if not self._ended:
-                time.sleep(_GATHER_SECONDS)
-        self._write_queued()
-
-    def _write_queued(self) -> None:
-        lines = []
-        while self._queue:
-            lines.append(self.format(self._queue.popleft()) + "\n")
-        if lines:
-            # Where nobody reads what is said, nobody can be told so.
-            with contextlib.suppress(OSError, ValueError):
-                self._out.write("".join(lines))
-                self._out.flush()
+        while not self._ending.is_set() or self.records:
+            self._some.wait()
+            self._ending.wait(_GATHER_SECONDS)
+            self._some.clear()
+            while self.records:
+                count = min(len(self.records), _BATCH_LINES)
+                lines = [self.format(self.records.popleft()) for _ in range(count)]
+                # Nobody may read it any more: that is no reason to stop serving.
+                with contextlib.suppress(OSError, ValueError):
+                    self._out.write("\n".join(lines) + "\n")
+                    self._out.flush()
 
 
 class _Lines(logging.Formatter):
