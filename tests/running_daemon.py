@@ -127,8 +127,8 @@ class RunningDaemon:
         """A connection, to send whatever there is to send."""
         if over_unix:
             plain = socket.socket(socket.AF_UNIX)
+            plain.connect(str(self.unix))  # and with a timeout it would not wait for its turn
             plain.settimeout(DEADLINE_SECONDS)
-            plain.connect(str(self.unix))
             return plain
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_SECONDS)
         return self.context().wrap_socket(plain, server_hostname="127.0.0.1")

@@ -13,12 +13,13 @@ from typing import Annotated
 
 import typer
 
-from hbuf.cli import spark_for_demo
+from hbuf.cli import daemon_for_demo, spark_for_demo
 from hbuf.cli.program import Version, program, run
 
 NAME = "hbuf-demo"
 
 _PROGRAM = "import sys; from hbuf.cli.dispatch import main; main()"
+_DAEMON = "from hbuf.cli.hbufd import main; main()"
 
 
 def demo_command(
@@ -28,7 +29,7 @@ def demo_command(
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark job at the end out.")] = False,
     version: Version = False,
 ) -> int:
-    """Show what hbuf does: append, tail, grep, verify, tamper, pause, tar, restore, and a Spark job."""
+    """Show what hbuf does: append, tail, grep, verify, tamper, pause, tar, restore, a daemon, and a Spark job."""
     if keep is not None:
         Path(keep).mkdir(parents=True, exist_ok=True)
         return _Tour(Path(keep).resolve()).take(with_spark=not no_spark)
@@ -44,8 +45,9 @@ class _Tour:
         programs.mkdir(exist_ok=True)
         python = f"exec {shlex.quote(sys.executable)} -P"
         lines = {"python3": f'{python} "$@"'}
-        for verb in ("append", "tail", "grep", "verify", "pause", "ls"):
+        for verb in ("append", "create", "tail", "grep", "verify", "pause", "ls"):
             lines[f"hbuf-{verb}"] = f"{python} -c '{_PROGRAM}' {verb} \"$@\""
+        lines["hbufd"] = f"{python} -c '{_DAEMON}' \"$@\""
         for name, line in lines.items():
             launcher = programs / name
             launcher.write_text(f"#!/bin/sh\n{line}\n")
@@ -76,11 +78,32 @@ class _Tour:
         self._say("Restore the backup, and all is well again.")
         shutil.rmtree(self._folder / "orders")
         self._run("tar xf backup.tar && hbuf-verify orders")
+        self._ask_the_daemon()
         if with_spark:
             self._count_with_spark()
         if self._surprises:
             self._say(f"{self._surprises} of these commands did not do what they should have done.")
         return 1 if self._surprises else 0
+
+    def _ask_the_daemon(self) -> None:
+        self._say("The daemon serves buffers over HTTPS. Its first start makes certificates and an administrator.")
+        if not daemon_for_demo.has_loopback():
+            sys.stdout.write("It is left out: programs of this machine cannot reach each other over a network.\n")
+            return
+        alone, self._environment = self._environment, daemon_for_demo.environment_for(self._environment)
+        self._show(f"{daemon_for_demo.COMMAND} 2> {daemon_for_demo.LOG} &")
+        with daemon_for_demo.running(self._folder, self._environment) as url:
+            if url is None:
+                self._run(f"cat {daemon_for_demo.LOG}", expected=None)
+                return
+            self._run(f"head -n 1 {daemon_for_demo.LOG}")
+            self._say("Everything works with curl. The credential comes from a file, so that it is on no command line.")
+            daemon_for_demo.ask_with_curl(url, self._say, self._run, self._show)
+            self._say("Commands take a URL in place of a directory.")
+            self._show("export HBUF_CACERT=srv/ca.pem HBUF_TOKEN_FILE=srv/admin.token")
+            daemon_for_demo.ask_by_commands(url, self._say, self._run)
+            self._show("kill %1")
+        self._environment = alone
 
     def _count_with_spark(self) -> None:
         if needed := spark_for_demo.missing_extras(self._environment):
@@ -99,9 +122,13 @@ class _Tour:
         sys.stdout.write(f"\n# {line}\n")
         sys.stdout.flush()
 
-    def _run(self, command: str, expected: int = 0) -> None:
+    def _show(self, command: str) -> None:
         sys.stdout.write(f"$ {command}\n")
         sys.stdout.flush()
+
+    def _run(self, command: str, expected: int | None = 0) -> None:
+        """With `expected=None` it is a surprise whatever it does."""
+        self._show(command)
         done = subprocess.run(["/bin/sh", "-c", command], cwd=self._folder, env=self._environment)
         if done.returncode:
             sys.stdout.write(f"(exit code {done.returncode})\n")

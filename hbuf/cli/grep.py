@@ -14,7 +14,7 @@ import typer
 from hbuf.cli.key_options import IdentityKeys, identities_of
 from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
 from hbuf.cli.printing import Closed, Form, Printer, complain_of_damage, say_retired
-from hbuf.cli.program import Buffers, Version, program, run
+from hbuf.cli.program import BuffersOrUrls, Version, program, run
 from hbuf.cli.streams import complain
 from hbuf.errors import Damaged, HbufError, UsageError
 from hbuf.format.places import Place, parse_place
@@ -32,7 +32,7 @@ Only = Literal["names", "count"] | None  # what is written instead of messages
 
 def grep_command(
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression.", show_default=False)],
-    buffers: Buffers,
+    buffers: BuffersOrUrls,
     count: Annotated[bool, typer.Option("--count", "-c", help="Print only how many match.")] = False,
     invert: Annotated[bool, typer.Option("--invert-match", "-v", help="Those that do not match.")] = False,
     ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="Upper and lower case are equal.")] = False,

@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.program import Version, program, run
-from hbuf.cli.state_root import state_root
 from hbuf.cli.streams import complain
+from hbuf.store.state_root import state_root
 
 NAME = "hbufd"
+
+
+def _default_root() -> Path:
+    return state_root(os.environ)
 
 
 def hbufd_command(
@@ -45,7 +49,7 @@ def hbufd_command(
     flags = Flags(root, tuple(listen or ()), unix)
 
     try:
-        settings = load_config(file, flags, state_root)
+        settings = load_config(file, flags, _default_root)
     except WrongConfig as error:
         if not check_config:
             raise
@@ -58,7 +62,7 @@ def hbufd_command(
         return
     from hbuf.daemon.server import serve
 
-    serve(settings, lambda: load_config(file, flags, state_root))
+    serve(settings, lambda: load_config(file, flags, _default_root))
 
 
 app = program(NAME, hbufd_command, "Example: hbufd --root /tmp/hbuf --listen 127.0.0.1:4280")

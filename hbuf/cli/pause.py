@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.place import CaCert, Cert, Options, Place, TokenFile, place_of
-from hbuf.cli.program import Buffers, Timeout, Version, noticer, program, run, seconds
+from hbuf.cli.program import BuffersOrUrls, Timeout, Version, noticer, program, run, seconds
 from hbuf.cli.streams import complain
 from hbuf.errors import HbufError
 from hbuf.ops.pause import Holding, hold_still, let_go_on
@@ -21,7 +21,7 @@ _COMMAND: list[str] = []
 
 
 def pause_command(
-    buffers: Buffers,
+    buffers: BuffersOrUrls,
     resume_them: Annotated[bool, typer.Option("--resume", help="End the pause, whoever set it.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; shown to who has to wait.")] = "",
     timeout: Timeout = "30s",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from hbuf.cli.streams import complain
 from hbuf.errors import UsageError
+from hbuf.remote.access import Options as Options
 from hbuf.remote.buffer import RemoteBuffer
 from hbuf.remote.location import is_url, parse_location
 
@@ -18,22 +20,14 @@ TokenFile = Annotated[str | None, typer.Option("--token-file", metavar="FILE", h
 Place = str | RemoteBuffer
 
 
-class Options(NamedTuple):
-    """What is said of getting in, as a user gave it."""
-
-    cacert: str | None = None
-    cert: str | None = None
-    token_file: str | None = None
-
-
 def place_of(program: str, argument: str, options: Options, *, whole_tenant: bool = False) -> Place:
     """A directory as it is given, or the buffer that a URL names. With `whole_tenant` the URL may name all buffers."""
     if not is_url(argument):
         return argument
-    from hbuf.cli.client_settings import access_for
+    from hbuf.remote.client_settings import access_for
 
     location = parse_location(argument, whole_tenant=whole_tenant)
-    return RemoteBuffer(location, access_for(location, options), _noticer(program, argument))
+    return RemoteBuffer(location, access_for(location, options, os.environ), _noticer(program, argument))
 
 
 def refuse_for_url(argument: str, option: str, given: object, hint: str | None = None) -> None:

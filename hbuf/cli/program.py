@@ -132,8 +132,11 @@ Version = Annotated[
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="TIME", help="How long to wait for a paused or locked buffer.")
 ]
-Buffer = Annotated[str, typer.Argument(metavar="BUF", help="A buffer's directory.", show_default=False)]
+Buffer = Annotated[str, typer.Argument(metavar="BUF", help="A buffer: directory, or URL.", show_default=False)]
 Buffers = Annotated[list[str], typer.Argument(metavar="BUF...", help="Buffers' directories.", show_default=False)]
+BuffersOrUrls = Annotated[
+    list[str], typer.Argument(metavar="BUF...", help="Buffers: directories, or URLs.", show_default=False)
+]
 
 
 def seconds(text: str) -> float:

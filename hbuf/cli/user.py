@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from hbuf.cli.program import Version, program, run
-from hbuf.cli.state_root import state_root
 from hbuf.cli.streams import printable
 from hbuf.errors import UsageError
 from hbuf.format.names import DEFAULT_TENANT
 from hbuf.format.times import LAST_TIME_US, parse_duration_seconds, parse_moment
 from hbuf.format.users import User, encode_grant, parse_grant
 from hbuf.store.clock import SystemClock
+from hbuf.store.state_root import state_root
 
 NAME = "hbuf-user"
 _COLUMNS = ("NAME", "ROLES", "TOKENS", "CERTIFICATES")
@@ -154,7 +155,7 @@ def certificate_command(
 def _root(given: str | None) -> Path:
     if given == "":
         raise UsageError("--root: a directory's name cannot be empty")
-    return Path(given) if given is not None else state_root()
+    return Path(given) if given is not None else state_root(os.environ)
 
 
 def _tenant(tenant: str, server: bool) -> str | None:

@@ -11,7 +11,7 @@ import typer
 
 from hbuf.cli.key_options import public_of
 from hbuf.cli.place import CaCert, Cert, Options, TokenFile, place_of
-from hbuf.cli.program import Buffers, Version, each_buffer, program, run
+from hbuf.cli.program import BuffersOrUrls, Version, each_buffer, program, run
 from hbuf.cli.progress import progress
 from hbuf.cli.streams import counted, printable
 from hbuf.errors import Damaged
@@ -24,7 +24,7 @@ NAME = "hbuf-verify"
 
 
 def verify_command(
-    buffers: Buffers,
+    buffers: BuffersOrUrls,
     start: Annotated[
         str | None, typer.Option("--from", metavar="SEQ:ID", help="The buffer may begin here, with this id.")
     ] = None,

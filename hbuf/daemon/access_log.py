@@ -5,7 +5,7 @@ Of the query only the names are kept, and the values that can hold no secret.
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote
+import logging
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -19,13 +19,18 @@ _TOLD = frozenset({"from", "to", "max", "wait", "split", "lease_seconds", "dry_r
 
 
 class AccessLog(AbstractAccessLogger):
+    @property
+    def enabled(self) -> bool:
+        return self.logger.isEnabledFor(logging.INFO)
+
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         caller = request.get(CALLER)
+        path, _, query = request.raw_path.partition("?")
         self.logger.info(
             "request",
             extra=said(
                 method=request.method[:16],
-                path=told(request.rel_url.raw_path, request.rel_url.raw_query_string),
+                path=told(path, query),
                 status=response.status,
                 bytes=response.body_length,
                 ms=round(time * 1000, 3),
@@ -41,5 +46,11 @@ def told(path: str, query: str) -> str:
     short = path[:_MOST_PATH]
     if not query:
         return short
-    pairs = parse_qsl(query[:_MOST_PATH], keep_blank_values=True, errors="replace")
-    return short + "?" + "&".join(f"{quote(name)}={quote(value) if name in _TOLD else '...'}" for name, value in pairs)
+    return f"{short}?{'&'.join(map(_told_parameter, query[:_MOST_PATH].split('&')))}"
+
+
+def _told_parameter(given: str) -> str:
+    name, equals, value = given.partition("=")
+    if not equals or not name:
+        return "..."  # which is no name of a parameter, and may be anything
+    return f"{name}={value if name in _TOLD else '...'}"

@@ -7,10 +7,9 @@ refusal says nothing of what there is.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from hbuf.daemon import answers, openapi
 from hbuf.daemon.buffers import Buffers
@@ -27,58 +26,38 @@ from hbuf.daemon.trails import Trails
 from hbuf.errors import BadInput, HbufError, NotAllowed, NotFound, UsageError, WrongMethod
 from hbuf.format import names
 
-SERVING = web.AppKey("serving", Serving)
-
 _SAFE = ("GET", "HEAD")
 
 
-def build_app(config: Config, buffers: Buffers, callers: Callers, ready: Callable[[], bool]) -> web.Application:
-    """The daemon's application. It is to be served with `auto_decompress=False`: what is sent is stored as it is."""
-    serving = Serving(
-        buffers, callers, ready, Leases(buffers), Metrics(), Stopping(), Trails(config.root), openapi.encode(TABLE)
-    )
-    # One route takes all: with a route for each path, finding one takes as long as answering.
-    app = web.Application(middlewares=[_answering(serving)], client_max_size=0)
-    app[SERVING] = serving
-    app.router.add_route("*", r"/{path:[\s\S]*}", _not_reached, expect_handler=_expect)
-    app.on_shutdown.append(_stop)
-    app.on_cleanup.append(_clean_up)
-    return app
+class App:
+    """What a server does with each request. aiohttp's own application, with its routes and middlewares, would take as
+    long as all the rest: there is one table here, and one way through it.
 
+    It is to be served with `auto_decompress=False`: what is sent is stored as it is.
+    """
 
-async def _stop(app: web.Application) -> None:
-    app[SERVING].stopping.stop()
+    def __init__(self, config: Config, buffers: Buffers, callers: Callers, ready: Callable[[], bool]) -> None:
+        self.serving = Serving(
+            buffers, callers, ready, Leases(buffers), Metrics(), Stopping(), Trails(config.root), openapi.encode(TABLE)
+        )
+        self._dispatch = Dispatch(TABLE)
+        self._root = str(config.root)
 
+    async def stop(self) -> None:
+        """Ends what would go on for ever."""
+        self.serving.stopping.stop()
 
-async def _clean_up(app: web.Application) -> None:
-    await app[SERVING].leases.close()
-    app[SERVING].trails.close()
+    async def close(self) -> None:
+        await self.serving.leases.close()
+        self.serving.trails.close()
 
-
-async def _not_reached(request: web.Request) -> web.StreamResponse:
-    raise NotFound("there is no such thing here")
-
-
-async def _expect(request: web.Request) -> None:
-    """Whoever waits for a `100 Continue` gets it when the body is wanted, and not before it is clear that it is."""
-
-
-_Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def _answering(serving: Serving) -> Middleware:
-    dispatch = Dispatch(TABLE)
-    metrics = serving.metrics
-    root = str(serving.config.root)
-
-    @web.middleware
-    async def answering(request: web.Request, handler: _Next) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         started = time.perf_counter()
         response: web.StreamResponse
         try:
-            response = await _serve(serving, dispatch, request)
+            response = await _serve(self.serving, self._dispatch, request)
         except HbufError as error:
-            response = answers.problem(_told(error, root))
+            response = answers.problem(_told(error, self._root))
         except (web.HTTPException, web.RequestPayloadError, ConnectionError) as error:
             LOG.debug("a request cannot be read: %s", type(error).__name__)
             response = answers.problem(BadInput("the request cannot be read"))
@@ -86,18 +65,12 @@ def _answering(serving: Serving) -> Middleware:
             LOG.exception("%s %s failed", request.method, request.rel_url.raw_path)
             response = answers.problem(HbufError("something went wrong in the server"))
         caller = request.get(CALLER)
-        metrics.note_request(
-            caller.tenant if caller is not None else "",
-            request.method,
-            response.status,
-            time.perf_counter() - started,
-        )
+        tenant = caller.tenant if caller is not None else ""
+        self.serving.metrics.note_request(tenant, request.method, response.status, time.perf_counter() - started)
         return response
 
-    return answering
 
-
-async def _serve(serving: Serving, dispatch: Dispatch, request: web.Request) -> web.StreamResponse:
+async def _serve(serving: Serving, dispatch: Dispatch, request: web.BaseRequest) -> web.StreamResponse:
     path, _, query = request.raw_path.partition("?")
     if not path.startswith("/"):
         path = request.rel_url.raw_path  # the whole URL may be in the request line
@@ -149,7 +122,7 @@ def _may(caller: Caller, needs: Needs, tenant: str, buffer: str) -> bool:
     return needs != "open" and caller.may(needs, tenant, buffer)
 
 
-def _check_version(request: web.Request) -> None:
+def _check_version(request: web.BaseRequest) -> None:
     version = request.headers.get("x-hbuf-version")
     if version is not None and version != answers.VERSION:
         raise UsageError(f"version '{version[:20]}' is not spoken here", hint=f"x-hbuf-version: {answers.VERSION}")

@@ -50,7 +50,7 @@ def seconds(name: str, text: str) -> float:
     return float(text)
 
 
-def accepted(request: web.Request, forms: Sequence[str]) -> str:
+def accepted(request: web.BaseRequest, forms: Sequence[str]) -> str:
     """The first of `forms` that the client likes best. Parameters of media types but `q` are passed over."""
     given = request.headers.get("accept")
     if given is None or given == "*/*":
@@ -86,7 +86,7 @@ def _quality(form: str, ranges: Sequence[tuple[str, float]]) -> float:
     return 0.0
 
 
-def media_type(request: web.Request) -> str:
+def media_type(request: web.BaseRequest) -> str:
     """Of the body, in lower case and without parameters; empty where the request does not say."""
     given = request.headers.get("content-type")
     return given.partition(";")[0].strip().lower() if given else ""

@@ -46,7 +46,7 @@ class Serving:
 
 @dataclass(slots=True)
 class Call:
-    request: web.Request
+    request: web.BaseRequest
     serving: Serving
     caller: Caller
     tenant: str

@@ -86,10 +86,10 @@ def encode_config(config: Config) -> str:
     lines += [f"names = {_quoted(list(config.tls.names))}", "", "[log]"]
     lines += [f"format = {_quoted(config.log.format)}", f"level = {_quoted(config.log.level)}"]
     lines += [f"access = {_quoted(config.log.access)}", "", "[limits]"]
-    lines += [f"{each.name} = {_limit(each.name, getattr(config.limits, each.name))}" for each in fields(Limits)]
+    lines += [f"{each.name} = {encode_limit(each.name, getattr(config.limits, each.name))}" for each in fields(Limits)]
     for tenant, quota in sorted(config.tenants.items()):
         lines += ["", f"[tenants.{_quoted(tenant)}]"]
-        lines += [f"{each.name} = {_limit(each.name, getattr(quota, each.name))}" for each in fields(Quota)]
+        lines += [f"{each.name} = {encode_limit(each.name, getattr(quota, each.name))}" for each in fields(Quota)]
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +102,8 @@ def encode_size(size: int) -> str:
     return str(size)
 
 
-def _limit(name: str, value: float | None) -> str:
+def encode_limit(name: str, value: float | None) -> str:
+    """A limit by its name, as a value of TOML."""
     if value is None:
         return _quoted("none")
     if name.endswith("_seconds"):

@@ -22,7 +22,7 @@ TENANT = web.RequestKey("tenant", str)  # that it asks about
 _PEER = struct.Struct("3i")  # process, user, group
 
 
-def caller_of(request: web.Request, callers: Callers) -> Caller:
+def caller_of(request: web.BaseRequest, callers: Callers) -> Caller:
     given = request.headers.get("authorization")
     if given is not None:
         return callers.by_token(_token(given))
@@ -64,7 +64,7 @@ def _is_ours(connected: socket.socket | None) -> bool:
     return user in (0, os.geteuid())
 
 
-def is_foreign(request: web.Request) -> bool:
+def is_foreign(request: web.BaseRequest) -> bool:
     """Whether a page of another origin sent this: a browser adds credentials of its own accord."""
     headers = request.headers
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):

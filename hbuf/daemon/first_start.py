@@ -16,7 +16,7 @@ from pathlib import Path
 from hbuf.daemon.addresses import is_everywhere, parse_address
 from hbuf.daemon.config import Config
 from hbuf.daemon.tls import certificate_files
-from hbuf.errors import Locked, NotFound
+from hbuf.errors import CannotCreate, Locked, NotFound
 from hbuf.format import names
 from hbuf.format.users import Grant
 from hbuf.ops.authority import ensure_authority, ensure_server_certificate
@@ -39,8 +39,10 @@ def make_root(root: Path) -> None:
         if root.is_dir():
             return
         root.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        try:
             root.mkdir(mode=0o700)
+        except FileExistsError:
+            raise CannotCreate(f"{root}: is there, and is no directory") from None
         fsops.sync_directory(root.parent)
 
 

@@ -6,21 +6,25 @@ reader of stderr does not hold up the event loop; what does not fit into its que
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import logging.handlers
-import queue
 import re
 import sys
+import threading
 import traceback
+from collections import deque
 from typing import Any, TextIO
 
 from hbuf.daemon.config import Log
 from hbuf.format.times import encode_time
 
-LOG = logging.getLogger("hbuf.daemon")
+ACCESS = logging.getLogger("hbuf.daemon.access")
 
 _QUEUED_LINES = 20_000
+_BATCH_LINES = 500
+_GATHER_SECONDS = 0.02
+_LAST_SECONDS = 5.0  # for what is still to be written at the end
 _BARE = re.compile(r"[!#-<>-\[\]-~]+")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -34,46 +38,77 @@ class Logs:
     """The log of this process, from its start to `close`."""
 
     def __init__(self, settings: Log, out: TextIO | None = None) -> None:
-        self._writing = logging.StreamHandler(out or sys.stderr)
-        self._handler = _Enqueuing(queue.Queue(_QUEUED_LINES))
-        self._listener = logging.handlers.QueueListener(self._handler.queue, self._writing)
+        self._handler = _Batches(out or sys.stderr)
         self._before = logging.root.handlers[:], logging.root.level
         self.configure(settings)
         logging.root.handlers[:] = [self._handler]
         # Asked for on every record that is made, and not written.
         logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
-        self._listener.start()
+        logging._srcfile = None  # so says the manual of logging, under Optimization
+        self._handler.thread.start()
 
     def configure(self, settings: Log) -> None:
-        self._writing.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
+        self._handler.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
         logging.root.setLevel(_LEVELS[settings.level])
+        ACCESS.setLevel(logging.NOTSET if settings.access else logging.CRITICAL)
         # What the event loop and the HTTP library say of their own is about connections that broke.
         for name in ("asyncio", "aiohttp", "watchdog"):
             logging.getLogger(name).setLevel(max(logging.WARNING, _LEVELS[settings.level]))
 
+    @property
+    def waiting(self) -> int:
+        """Lines that are not written yet."""
+        return len(self._handler.records)
+
     def close(self) -> None:
         """All that was said is written."""
-        self._listener.stop()
+        self._handler.end()
         logging.root.handlers[:], level = self._before
         logging.root.setLevel(level)
 
 
-class _Enqueuing(logging.handlers.QueueHandler):
-    def __init__(self, lines: queue.Queue[Any]) -> None:
-        super().__init__(lines)
+class _Batches(logging.Handler):
+    """Lines are made and written some at a time: a thread that is woken for each costs more than the request."""
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__()
+        self.records: deque[logging.LogRecord] = deque()
+        self.thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._out = out
         self._dropped = 0
+        self._some = threading.Event()
+        self._ending = threading.Event()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record  # The thread that writes makes the line, too.
+    def createLock(self) -> None:  # noqa: N802  logging's name
+        self.lock = None  # a deque needs none
 
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._dropped:
-            record.__dict__["dropped"] = self._dropped
-        try:
-            self.queue.put_nowait(record)
-            self._dropped = 0
-        except queue.Full:
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.records) >= _QUEUED_LINES:
             self._dropped += 1
+            return
+        if self._dropped:
+            record.__dict__["dropped"], self._dropped = self._dropped, 0
+        self.records.append(record)
+        if not self._some.is_set():
+            self._some.set()
+
+    def end(self) -> None:
+        self._ending.set()
+        self._some.set()
+        self.thread.join(_LAST_SECONDS)
+
+    def _write_all(self) -> None:
+        while not self._ending.is_set() or self.records:
+            self._some.wait()
+            self._ending.wait(_GATHER_SECONDS)
+            self._some.clear()
+            while self.records:
+                count = min(len(self.records), _BATCH_LINES)
+                lines = [self.format(self.records.popleft()) for _ in range(count)]
+                # Nobody may read it any more: that is no reason to stop serving.
+                with contextlib.suppress(OSError, ValueError):
+                    self._out.write("\n".join(lines) + "\n")
+                    self._out.flush()
 
 
 class _Lines(logging.Formatter):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
@@ -28,6 +28,7 @@ LOG = logging.getLogger(__name__)
 _LINGER_SECONDS = 2.0  # what a client still sends behind a refusal is read for so long, so that it sees the answer
 _SWEEPS = 20  # in the time that a request may take
 _MOST_SWEEP_SECONDS = 5.0
+_POLL_SECONDS = 0.02
 _BODY_BUFFER_BYTES = 256 * 1024
 _SHORTEST_FIELD = 4  # "a:\r\n"
 _LINE_ENDS = 2
@@ -40,6 +41,7 @@ class Connection(RequestHandler):
 
     __slots__ = (
         "_body_bytes",
+        "_close_when_all_came",
         "_closing_since",
         "_connections",
         "_fault",
@@ -62,6 +64,7 @@ class Connection(RequestHandler):
         self._header_bytes = 0  # that have come of a header section
         self._incoming: StreamReader | None = None  # the body that has not come whole
         self._body_bytes = 0  # that have come of it, framing and all
+        self._close_when_all_came = False
         self._fault = False  # nothing that comes now is a request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -149,6 +152,20 @@ class Connection(RequestHandler):
         self._since = 0.0
         self._incoming = None
         self._header_bytes = 0
+        if self._close_when_all_came:
+            self.close()
+
+    @property
+    def is_body_coming(self) -> bool:
+        return self._incoming is not None and self.transport is not None
+
+    def close_when_answered(self) -> None:
+        """The request that is under way is the last. aiohttp's own close() would not read the rest of it."""
+        self._close_when_all_came = True
+        if not self._request_in_progress and not self._messages:
+            self.force_close()
+        elif self._incoming is None:
+            self.close()
 
     def _refuse(self, error: HbufError) -> None:
         """Answers where no request has come, and closes."""
@@ -201,7 +218,7 @@ class Connection(RequestHandler):
         elif self._request_in_progress or self._messages:
             self._fail_body(error)
         else:
-            self._since = 0.0  # It was answered, and what it still sends is not waited for much longer.
+            self.force_close()  # It was answered, and had the time to see that.
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -232,11 +249,22 @@ class Connection(RequestHandler):
         return answer
 
 
+class App(Protocol):
+    """What answers requests. `stop` ends what would go on for ever, `close` is the last that it is told."""
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse: ...
+    async def stop(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+_Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
 class Connections(web.Server):
     """All connections, counted, and the sweep that looks after them."""
 
-    def __init__(self, plain: web.Server, limits: Callable[[], Limits], **kwargs: Any) -> None:
-        super().__init__(plain.request_handler, request_factory=plain.request_factory)
+    def __init__(self, answer: _Answer, limits: Callable[[], Limits], **kwargs: Any) -> None:
+        super().__init__(answer)
         self._limits = limits
         self._settings = kwargs
         self.count = 0
@@ -276,6 +304,16 @@ class Connections(web.Server):
     def release(self) -> None:
         self.count -= 1
 
+    def pre_shutdown(self) -> None:
+        for connection in list(self.watched):
+            connection.close_when_answered()
+
+    async def all_came(self, seconds: float) -> None:
+        """What was begun to be sent has come, or did not in this time."""
+        end = self._loop.time() + seconds
+        while self._loop.time() < end and any(connection.is_body_coming for connection in self.watched):
+            await asyncio.sleep(_POLL_SECONDS)
+
     def start_sweeping(self) -> None:
         seconds = min(self.limits.request_seconds / _SWEEPS, _MOST_SWEEP_SECONDS)
         self._timer = self._loop.call_later(seconds, self._sweep)
@@ -294,17 +332,27 @@ class Connections(web.Server):
         self.start_sweeping()
 
 
-class Runner(web.AppRunner):
-    """Makes our connections for an app."""
+class Runner(web.BaseRunner):
+    """Runs an app behind our connections."""
 
-    __slots__ = ("_limits",)
+    __slots__ = ("_app", "_limits")
 
-    def __init__(self, app: web.Application, limits: Callable[[], Limits], **kwargs: Any) -> None:
-        super().__init__(app, **kwargs)
+    def __init__(self, app: App, limits: Callable[[], Limits], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._app = app
         self._limits = limits
 
+    async def shutdown(self) -> None:
+        """Between the end of what is idle and the end of everything."""
+        await self._app.stop()
+        if isinstance(self.server, Connections):
+            await self.server.all_came(self._shutdown_timeout)
+
     async def _make_server(self) -> Connections:
-        return Connections(await super()._make_server(), self._limits, **self._kwargs)
+        return Connections(self._app.answer, self._limits, **self._kwargs)
+
+    async def _cleanup_server(self) -> None:
+        await self._app.close()
 
 
 def _error_of(status: int, exc: BaseException | None) -> HbufError:

@@ -6,6 +6,7 @@ SIGTERM and SIGINT stop it, a second one at once. SIGHUP takes certificates and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import resource
@@ -16,15 +17,14 @@ import sys
 from collections.abc import Callable
 
 import uvloop
-from aiohttp import web
 
 from hbuf.daemon import first_start, listening
 from hbuf.daemon.access_log import AccessLog
-from hbuf.daemon.app import build_app
+from hbuf.daemon.app import App
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits, names_that_need_a_restart
-from hbuf.daemon.logs import Logs, said
+from hbuf.daemon.logs import ACCESS, Logs, said
 from hbuf.daemon.notify import Notifier
 from hbuf.daemon.protocol import Connections, Runner
 from hbuf.daemon.tls import client_authorities, new_context
@@ -32,7 +32,6 @@ from hbuf.errors import HbufError
 from hbuf.version import VERSION
 
 LOG = logging.getLogger(__name__)
-ACCESS = logging.getLogger("hbuf.daemon.access")
 
 _STOP_SECONDS = 30.0
 _RENEW_SECONDS = 86_400.0
@@ -46,7 +45,7 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
         context = new_context(config)
         sockets = listening.open_sockets(config)
         logs = Logs(config.log)
-        _raise_file_limit()
+        _raise_file_limit(config.limits.connections)
         try:
             uvloop.run(_Daemon(config, context, logs, reload).run(sockets, is_first))
         finally:
@@ -74,7 +73,7 @@ class _Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._start_reloading)
         self._callers = Callers(self.config.root, client_authorities(self.config))
         self._buffers = Buffers(self.config)
-        app = build_app(self.config, self._buffers, self._callers, lambda: self._is_ready)
+        app = App(self.config, self._buffers, self._callers, lambda: self._is_ready)
         runner = Runner(
             app,
             self._limits,
@@ -105,7 +104,7 @@ class _Daemon:
         self._notifier.end()
         LOG.info("stopped")
 
-    async def _finish(self, runner: web.AppRunner) -> None:
+    async def _finish(self, runner: Runner) -> None:
         """Answers what was asked, then writes what was accepted."""
         try:
             await asyncio.wait_for(runner.cleanup(), _STOP_SECONDS * 2)
@@ -189,11 +188,14 @@ def _show_first_request(config: Config, url: str) -> None:
     sys.stderr.flush()
 
 
-def _raise_file_limit() -> None:
+def _raise_file_limit(connections: int) -> None:
     """Connections and segments are files: as many as the system lets this process have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < connections:
+        LOG.warning("few-file-descriptors", extra=said(files=files, connections=connections))
 
 
 def _log_mistake(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

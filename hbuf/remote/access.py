@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Options(NamedTuple):
+    """What is said of getting in, as a user gave it: names of files."""
+
+    cacert: str | None = None
+    cert: str | None = None
+    token_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,7 +353,7 @@ def _hint_of(error: ssl.SSLCertVerificationError, access: Access) -> str:
     if "ostname mismatch" in error.verify_message or "IP address mismatch" in error.verify_message:
         return "the URL has to name the server as its certificate does"
     if access.cacert is None:
-        return "--cacert FILE names the CA to trust: it is ca.pem in the daemon's root directory"
+        return "the option cacert names the CA to trust: it is ca.pem in the daemon's root directory"
     return f"{access.cacert} is the CA that must have signed it"
 
 

@@ -63,7 +63,7 @@ def parse_location(url: str, *, whole_tenant: bool = False) -> Location:
     if parts.scheme != "https":
         raise UsageError(f"{url}: is neither a directory nor an https:// URL", hint=_HINT)
     if "@" in parts.netloc:
-        raise UsageError("a URL cannot hold a password: others could read it", hint="--token-file names a token's file")
+        raise UsageError("a URL cannot hold a password: others could read it", hint="name the file of a token instead")
     if not host or any(not "!" <= c <= "~" for c in host):
         raise UsageError(f"{url}: names no host", hint=_HINT)
     if parts.query or parts.fragment or "?" in url or "#" in url:

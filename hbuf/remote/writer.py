@@ -22,10 +22,14 @@ _HINT = "look with hbuf-tail what is there; with --producer sending again is saf
 class RemoteWriter:
     """Not for two threads at once."""
 
-    def __init__(self, connection: Connection, *, receipts: bool = True) -> None:
-        """Without `receipts` it is only known that messages are stored, and not under which numbers and ids."""
+    def __init__(self, connection: Connection, *, receipts: bool = True, hint: str = _HINT) -> None:
+        """Without `receipts` it is only known that messages are stored, and not under which numbers and ids.
+
+        `hint` is the way out where it is not known whether messages were stored.
+        """
         self._connection = connection
         self._receipts = receipts
+        self._hint = hint
         self._most_messages: int | None = None  # of a batch, where the server takes no larger ones
 
     def __enter__(self) -> Self:
@@ -61,7 +65,7 @@ class RemoteWriter:
             )
         except Unknown as error:
             which = "the last message was" if count == 1 else f"the last {count} messages were"
-            raise Unavailable(f"{error.message}: it is not known whether {which} stored", hint=_HINT) from None
+            raise Unavailable(f"{error.message}: it is not known whether {which} stored", hint=self._hint) from None
         return _appended(answer, count) if self._receipts else Appended.of(count)
 
 

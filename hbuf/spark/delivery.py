@@ -5,7 +5,9 @@ for it, and these numbers only grow: by batch, then by chunk; the last chunk of 
 log itself tells how far a batch came, and whether it is complete.
 
 What is computed again may differ. The manifest says which rows a batch consists of; it is synced before the first
-append, and there is never a second one for the same batch: whoever goes on, goes on with the first.
+append, and there is never a second one for the same batch: whoever goes on, goes on with the first. So two drivers
+at once do no harm, and need no lock: they append the same chunks under the same numbers, of which the buffer takes each
+once.
 """
 
 from __future__ import annotations
@@ -13,18 +15,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hbuf.arrow.outgoing import outgoing_of
-from hbuf.errors import Damaged, TooLarge
+from hbuf.errors import Damaged, HbufError, TooLarge
 from hbuf.format.fields import NO_FIELDS, Fields
 from hbuf.format.settings import Settings
-from hbuf.ops.append import Sending
+from hbuf.ops.append import Appender, Sending
 from hbuf.spark.staged_file import PieceLimits
 from hbuf.spark.staging import Manifest, PieceRange, StagedFile, Staging
 from hbuf.store.outgoing import Outgoing
-from hbuf.store.seal import producers_until
-from hbuf.store.tail import newest_opening
-from hbuf.store.writer import Writer
 
 CHUNKS_A_BATCH = 2**20
 MOST_BATCHES = 10**18 // CHUNKS_A_BATCH  # a producer's number has 18 digits
@@ -32,7 +32,18 @@ MOST_BATCHES = 10**18 // CHUNKS_A_BATCH  # a producer's number has 18 digits
 _CHUNK_BYTES = 4 * 1024 * 1024
 _CHUNK_MESSAGES = 10_000
 _LINES_BYTES = 512  # about what a message takes besides its body and fields
-_MOST_WHOLE_BYTES = 64 * 1024 * 1024  # of a batch that is to be one unit: it is in memory at once
+# Of a batch that is to be one unit: it is in memory at once, and one request.
+_MOST_WHOLE_BYTES = 64 * 1024 * 1024
+_MOST_WHOLE_MESSAGES = 100_000
+
+
+class Destination(Appender, Protocol):
+    """A buffer that batches are delivered into."""
+
+    def settings(self) -> Settings: ...
+
+    def last_number(self, producer: bytes) -> int:
+        """The last of the producer's numbers that is stored; -1 if there is none."""
 
 
 def chunk_limits(settings: Settings) -> PieceLimits:
@@ -46,7 +57,7 @@ def chunk_limits(settings: Settings) -> PieceLimits:
 class Delivery:
     """Appends staged batches of one producer, or of nobody: then sending again stores again."""
 
-    writer: Writer
+    destination: Destination
     staging: Staging
     producer: bytes | None
     timeout_seconds: float
@@ -57,41 +68,46 @@ class Delivery:
         With `whole` it is one unit if it fits in one. A batch before it that was not finished is finished first.
         """
         if self.producer is None:
-            self._send(batch, _planned(files, newest_opening(self.writer.directory).settings, whole))
+            self._send(batch, _planned(files, self.destination.settings(), whole))
         else:
-            last = self._settle_manifest(batch, files, whole)
+            last = self._settle_manifest(self.producer, batch, files, whole)
             for each in self.staging.manifest_batches():
                 manifest = self.staging.load_manifest(each)
                 if each <= batch and manifest is not None:
                     self._send(each, manifest, last)
         self.staging.remove_until(batch)
 
-    def _settle_manifest(self, batch: int, files: Sequence[StagedFile], whole: bool) -> int:
+    def _settle_manifest(self, producer: bytes, batch: int, files: Sequence[StagedFile], whole: bool) -> int:
         """What the batch consists of is on disk for good, unless all of it is stored. Returns the last number stored.
 
-        Under the lock: of two that deliver the same batch at once, one decides.
+        The number is asked for first: a manifest is removed only when all of its batch is stored.
         """
-        directory = self.writer.directory
-        with self.writer.locked() as tail:
-            known = producers_until(directory, tail.next_seq - 1).last
-            last = known.get(self.producer or b"", (-1, 0))[0]
-            if last < _number(batch, CHUNKS_A_BATCH - 1) and self.staging.load_manifest(batch) is None:
-                if last >= _number(batch, 0):
-                    raise Damaged(
-                        f"{directory.shown}: batch {batch} is stored in part, and its manifest is gone",
-                        hint="put the staging directory back as it was",
-                    )
-                if files:
-                    self.staging.save_manifest(batch, _planned(files, tail.opening.settings, whole))
+        last = self.destination.last_number(producer)
+        if last >= _last_number(batch) or self.staging.load_manifest(batch) is not None:
             return last
+        if last >= _number(batch, 0):
+            last = self.destination.last_number(producer)  # another driver may have finished it meanwhile
+            if last < _last_number(batch):
+                raise Damaged(
+                    f"batch {batch} is stored in part, and its manifest is gone",
+                    hint="put the staging directory back as it was",
+                )
+        elif files:
+            self.staging.save_manifest(batch, _planned(files, self.destination.settings(), whole))
+        return last
 
     def _send(self, batch: int, manifest: Manifest, last: int = -1) -> None:
         """Appends those chunks whose number is greater than `last`."""
-        sending = Sending(self.writer, timeout_seconds=self.timeout_seconds)
-        for place, chunk in enumerate(manifest.chunks, 1):
-            number = _number(batch, place - 1 if place < len(manifest.chunks) else CHUNKS_A_BATCH - 1)
-            if number > last:
-                sending.send_columns(self._unit(chunk, number))
+        sending = Sending(self.destination, timeout_seconds=self.timeout_seconds)
+        try:
+            for place, chunk in enumerate(manifest.chunks, 1):
+                number = _number(batch, place - 1) if place < len(manifest.chunks) else _last_number(batch)
+                if number > last:
+                    sending.send_columns(self._unit(chunk, number))
+        except HbufError as error:
+            if self.producer is None and sending.stored:
+                error.message += f"; {sending.stored} rows before that are stored"
+            raise
 
     def _unit(self, chunk: Sequence[PieceRange], number: int) -> Outgoing:
         parts = [outgoing_of(piece) for piece in self.staging.read(chunk)]
@@ -105,6 +121,11 @@ class Delivery:
 
 def _number(batch: int, chunk: int) -> int:
     return batch * CHUNKS_A_BATCH + chunk
+
+
+def _last_number(batch: int) -> int:
+    """That of the last chunk of a batch, however many it has."""
+    return _number(batch, CHUNKS_A_BATCH - 1)
 
 
 def _planned(files: Sequence[StagedFile], settings: Settings, whole: bool) -> Manifest:
@@ -134,8 +155,9 @@ def _whole_limits(files: Sequence[StagedFile], settings: Settings) -> PieceLimit
     """Room for everything, if everything fits in one unit."""
     messages = sum(count for file in files for count, _ in file.pieces.sizes)
     size = sum(each for file in files for _, each in file.pieces.sizes)
-    most = min(settings.segment_bytes, _MOST_WHOLE_BYTES)
-    if size + messages * _LINES_BYTES <= most and messages <= (settings.segment_messages or messages):
+    most_bytes = min(settings.segment_bytes, _MOST_WHOLE_BYTES)
+    most_messages = min(settings.segment_messages or _MOST_WHOLE_MESSAGES, _MOST_WHOLE_MESSAGES)
+    if size + messages * _LINES_BYTES <= most_bytes and messages <= most_messages:
         return PieceLimits(size, messages)
     return chunk_limits(settings)
 

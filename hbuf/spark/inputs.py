@@ -54,7 +54,7 @@ def local_path(path: str) -> str:
         rest = path.removeprefix("file:")
         return "/" + rest.lstrip("/")
     if "://" in path:
-        raise UsageError(f"{path}: is a URL, and this version reads and writes paths that the workers can open")
+        raise UsageError(f"{path}: is a URL, and only what the workers can open as a path is taken")
     return path
 
 

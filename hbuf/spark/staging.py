@@ -25,7 +25,7 @@ from hbuf.errors import Damaged, NotFound
 from hbuf.spark.staged_file import PieceLimits, Pieces, read_staged, write_staged
 from hbuf.store import fsops
 
-_NAME = re.compile(r"(?:\.new-)?([0-9a-f]{32})-([0-9]+)(?:\.manifest|-[0-9]+-[0-9a-f]{32}\.arrow)")
+_NAME = re.compile(r"(?:\.new-)?([0-9a-f]{32})-([0-9]+)(?:(?:-[0-9a-f]{32})?\.manifest|-[0-9]+-[0-9a-f]{32}\.arrow)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,11 @@ class Staging:
             yield from read_staged(self._directory / pieces.file, pieces.start, pieces.end)
 
     def save_manifest(self, batch: int, manifest: Manifest) -> None:
-        """The manifest is on disk when it returns."""
+        """A manifest of the batch is on disk when it returns: this one, or the one that another driver saved first."""
         chunks = [[[pieces.file, pieces.start, pieces.end] for pieces in chunk] for chunk in manifest.chunks]
-        fsops.replace_durably(self._manifest(batch), json.dumps({"chunks": chunks}).encode() + b"\n")
+        path = self._manifest(batch)
+        beside = f".new-{path.stem}-{uuid.uuid4().hex}{path.suffix}"
+        fsops.create_durably(path, json.dumps({"chunks": chunks}).encode() + b"\n", beside)
 
     def load_manifest(self, batch: int) -> Manifest | None:
         try:

@@ -81,6 +81,11 @@ def rename(source: Path, target: Path) -> None:
     os.rename(source, target)
 
 
+def link(source: Path, target: Path) -> None:
+    """`target` is the same file, whole. FileExistsError where there is one already. Durable after `sync_directory`."""
+    os.link(source, target)
+
+
 def unlink(path: Path) -> None:
     """The name is gone; durable after `sync_directory`."""
     os.unlink(path)
@@ -105,6 +110,27 @@ def replace_durably(path: Path, data: bytes, temporary: str | None = None, mode:
     finally:
         os.close(fd)
     rename(beside, path)
+    sync_directory(path.parent)
+
+
+def create_durably(path: Path, data: bytes, temporary: str) -> None:
+    """`path` is on disk, and holds `data`, or what somebody else put there first: that is never replaced.
+
+    `temporary` is a name that nobody else uses.
+    """
+    beside = path.with_name(temporary)
+    fd = create_file(beside)
+    try:
+        write_all_at(fd, data, 0)
+        sync_data(fd)
+    finally:
+        os.close(fd)
+    try:
+        with contextlib.suppress(FileExistsError):
+            link(beside, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            unlink(beside)
     sync_directory(path.parent)
 
 

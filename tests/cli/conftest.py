@@ -31,7 +31,7 @@ from hbuf.format.message import Draft
 from .places import Places
 
 if TYPE_CHECKING:
-    from conftest import RunningDaemon
+    from running_daemon import RunningDaemon
 
 DEADLINE_SECONDS = 30
 Argument = str | Path

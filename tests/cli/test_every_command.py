@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 PROGRAMS = sorted(name for name in SCRIPTS if name != "hbuf")
-TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline", "hbuf-user")]
+TAKE_A_BUFFER = [name for name in PROGRAMS if name not in ("hbuf-key", "hbuf-pipeline", "hbuf-user", "hbufd")]
 # What each needs besides its buffer.
 BEFORE = {"hbuf-grep": ["pattern"], "hbuf-erase": ["--key", "user-17", "--reason", "asked for"]}
 AFTER = {"hbuf-export": ["exported", "--to", "jsonl"], "hbuf-import": [os.devnull]}
@@ -154,7 +154,7 @@ def test_unknown_option_is_2_with_one_line_and_a_hint(run: Run, program: str) ->
     assert not Path("orders").exists()
 
 
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "hbuf-ls"])
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name not in ("hbuf-ls", "hbufd")])
 def test_missing_argument_is_2_with_one_line_and_a_hint(run: Run, program: str) -> None:
     done = run(program)
     assert (done.code, done.out) == (2, b"")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
-VERBS = [name.removeprefix("hbuf-") for name in PROGRAMS if name != "hbuf"]
+VERBS = [name.removeprefix("hbuf-") for name in PROGRAMS if name not in ("hbuf", "hbufd")]
 
 
 def test_verbs_do_what_their_programs_do(run: Run) -> None:

@@ -1,4 +1,7 @@
-"""The daemon's application over a real socket, in a thread of this process: for tests that look at answers."""
+"""The daemon's application over real sockets and real TLS, in a thread of this process: for tests that look at answers.
+
+It listens as hbufd does. What a process of its own is needed for is tested with tests/running_daemon.py.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,25 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+import uvloop
 
-from hbuf.daemon.app import build_app
+from hbuf.daemon.app import App
 from hbuf.daemon.buffers import Buffers
 from hbuf.daemon.callers import Callers
 from hbuf.daemon.config import Config, Limits
+from hbuf.daemon.listening import Listener, close_sockets, open_sockets
+from hbuf.daemon.protocol import Connections, Runner
+from hbuf.daemon.tls import new_context
 from hbuf.format.users import parse_grant
-from hbuf.ops.user import add_user, new_token
+from hbuf.ops.authority import ensure_authority, issue_server_certificate
+from hbuf.ops.user import CertificateFiles, add_user, new_token
 
 DEADLINE_SECONDS = 30
 
@@ -65,8 +73,19 @@ class Served:
         self.tokens[name] = new_token(self.root, tenant, name)
         return self.tokens[name]
 
-    def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS)
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def cacert(self) -> str:
+        return str(self.root / "ca.pem")
+
+    def connection(self, certificate: CertificateFiles | None = None) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=self.cacert)
+        if certificate is not None:
+            context.load_cert_chain(certificate.certificate, certificate.key)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=DEADLINE_SECONDS, context=context)
 
     def __call__(
         self,
@@ -77,17 +96,18 @@ class Served:
         *,
         user: str | None = "",
         over_unix: bool = False,
+        certificate: CertificateFiles | None = None,
     ) -> Answer:
-        """Asks as a user; as nobody with `user=None`."""
+        """Asks as a user; as nobody with `user=None`, or with a certificate alone."""
         pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
         if isinstance(body, Mapping):
             body = json.dumps(body)
             pairs.append(("content-type", "application/json"))
         data = body.encode() if isinstance(body, str) else body
         name = self.default if user == "" else user
-        if name is not None and not over_unix:
+        if name is not None and not over_unix and certificate is None:
             pairs.append(("authorization", f"Bearer {self.tokens[name]}"))
-        connection = _OverUnix(self.unix) if over_unix else self.connection()
+        connection = _OverUnix(self.unix) if over_unix else self.connection(certificate)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_accept_encoding=True)
             for header, value in pairs:
@@ -112,27 +132,35 @@ class Served:
 def serving(root: Path, **limits: Any) -> Iterator[Served]:
     """The application with an administrator of the tenant `default`, whom it is asked as if nobody else is named."""
     config = Config.of_root(root)
-    config = replace(config, limits=replace(Limits(), **limits))
+    unix = root.with_name(f"{root.name}.sock")
+    config = replace(config, limits=replace(Limits(), **limits), listen=("127.0.0.1:0",), unix=unix)
     root.mkdir(exist_ok=True)
-    served = Served(root, 0, root / "socket")
-    started, loop = threading.Event(), asyncio.new_event_loop()
+    served = Served(root, 0, unix)
+    ensure_authority(root)
+    issue_server_certificate(root, ["127.0.0.1"])
+    context = new_context(config)
+    started, loop = threading.Event(), uvloop.new_event_loop()
     end = asyncio.Event()
 
     async def run() -> None:
         buffers = Buffers(config)
-        app = build_app(config, buffers, Callers(root), lambda: True)
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=1)
+        app = App(config, buffers, Callers(root), lambda: True)
+        runner = Runner(app, lambda: config.limits, access_log=None, shutdown_timeout=1)
         await runner.setup()
-        listening = socket.create_server(("127.0.0.1", 0))
-        served.port = listening.getsockname()[1]
-        await web.SockSite(runner, listening).start()
-        await web.UnixSite(runner, str(served.unix)).start()
+        sockets = open_sockets(config)
+        served.port = sockets[0].getsockname()[1]
+        connections = runner.server
+        assert isinstance(connections, Connections)
+        listeners = [Listener(each, connections, lambda: context, asyncio.get_running_loop()) for each in sockets]
         started.set()
         await end.wait()
+        for listener in listeners:
+            listener.stop()
+        close_sockets(sockets)
         await runner.cleanup()
         await buffers.close()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
     thread.start()
     try:
         assert started.wait(DEADLINE_SECONDS)

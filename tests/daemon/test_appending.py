@@ -112,6 +112,17 @@ def test_every_acknowledgement_is_answered_with_what_was_asked(orders: Served, a
     assert orders("POST", "/b/orders", b"x", {"x-hbuf-ack": ack})["x-hbuf-ack"] == ack
 
 
+def test_lines_of_json_are_messages_as_they_are(orders: Served) -> None:
+    """As log shippers send them."""
+    lines = b'{"seq": 7, "body": "not hbuf\'s own"}\n{"level": "error"}\n'
+    answer = orders("POST", "/b/orders?split=lines", lines, NDJSON | {"x-hbuf-tag": "host=web1"})
+    assert (answer.status, answer.json()["count"]) == (201, 2)
+    first, second = stored(orders)[-2:]
+    assert (first["body"], second["body"]) == tuple(lines.decode().splitlines())
+    assert first["tags"] == second["tags"] == ["host=web1"]
+    assert second["headers"] == [{"name": "content-type", "value": "application/json"}]
+
+
 def test_lines_are_messages_with_the_fields_of_the_request(orders: Served) -> None:
     answer = orders("POST", "/b/orders?split=lines", b"a\nb\n\nc", {"x-hbuf-key": "k", "content-type": "text/plain"})
     assert answer.status == 201
@@ -165,7 +176,7 @@ def test_a_batch_without_messages_stores_nothing_and_says_so(
     ("path", "headers", "status"),
     [
         ("/b/orders?split=words", {}, 400),
-        ("/b/orders?split=lines", NDJSON, 400),
+        ("/b/orders?split=lines", {"content-type": "application/http"}, 400),
         ("/b/orders?splt=lines", {}, 400),
         ("/b/orders", {**NDJSON, "x-hbuf-key": "k"}, 400),
         ("/b/orders", {**HTTP, "x-hbuf-tag": "k"}, 400),

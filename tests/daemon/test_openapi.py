@@ -84,14 +84,14 @@ def test_what_the_document_does_not_allow_is_no_error_of_the_server(asked: Serve
     @SETTINGS
     @hypothesis.given(case=negative)
     def ask(case: Any) -> None:
-        case.call_and_validate(headers=_headers(asked), checks=[checks.not_a_server_error])
+        case.call_and_validate(headers=_headers(asked), verify=asked.cacert, checks=[checks.not_a_server_error])
 
     ask()
 
 
 def _schema(asked: Served, document: dict[str, Any] | None = None) -> Any:
     schema = schemathesis.openapi.from_dict(document or asked("GET", "/openapi.json", user=None).json())
-    schema.config.update(base_url=f"http://127.0.0.1:{asked.port}")
+    schema.config.update(base_url=asked.url)
     return schema
 
 
@@ -105,6 +105,6 @@ def _ask(operation: Any, asked: Served) -> None:
     def ask(case: Any) -> None:
         if "buffer" in case.path_parameters and f"{case.method} {case.path}" != "PUT /b/{buffer}":
             case.path_parameters["buffer"] = "orders"
-        case.call_and_validate(headers=_headers(asked), checks=CHECKS)
+        case.call_and_validate(headers=_headers(asked), verify=asked.cacert, checks=CHECKS)
 
     ask()

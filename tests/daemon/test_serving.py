@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running_daemon import PROGRAM, RunningDaemon, wait_until
+
+from hbuf.ops.user import CertificateFiles, new_certificate
 
 if TYPE_CHECKING:
     from conftest import StartDaemon
@@ -149,25 +152,22 @@ def test_every_address_is_listened_on(start_daemon: StartDaemon) -> None:
 
 def test_term_finishes_what_was_asked_and_closes_idle_connections(own_daemon: RunningDaemon) -> None:
     own_daemon.request("PUT", "/b/orders")
-    idle = own_daemon.raw()
-    busy = own_daemon.raw()
     body = b"a message that comes in two parts"
     head = f"POST /b/orders HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {own_daemon.token}\r\n"
-    busy.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:5])
-    wait_until(lambda: _is_in_progress(own_daemon), "the request is under way")
-    own_daemon.signal(signal.SIGTERM)
-    wait_until(lambda: own_daemon.lines("stopping"), "it stops")
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", own_daemon.port), timeout=DEADLINE_SECONDS)
-    busy.sendall(body[5:])
-    assert busy.recv(65536).startswith(b"HTTP/1.1 201 ")
-    assert idle.recv(1) == b""
+    with own_daemon.raw() as idle, own_daemon.raw() as busy:
+        busy.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body[:5])
+        wait_until(lambda: _is_in_progress(own_daemon), "the request is under way")
+        own_daemon.signal(signal.SIGTERM)
+        wait_until(lambda: own_daemon.lines("stopping"), "it stops")
+        assert idle.recv(1) == b""
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", own_daemon.port), timeout=DEADLINE_SECONDS)
+        busy.sendall(body[5:])
+        assert busy.recv(65536).startswith(b"HTTP/1.1 201 ")
     assert own_daemon.wait() == 0
     assert own_daemon.lines("stopped")
     own_daemon.start()
     assert own_daemon.request("GET", "/b/orders/1").body == body
-    idle.close()
-    busy.close()
 
 
 def _is_in_progress(daemon: RunningDaemon) -> bool:
@@ -266,6 +266,31 @@ def test_key_that_does_not_fit_its_certificate_is_one_line(own_daemon: RunningDa
     assert "they are not a certificate and its key" in refused.stderr
 
 
+def status_with_certificate(daemon: RunningDaemon, files: CertificateFiles) -> int:
+    context = daemon.context()
+    context.load_cert_chain(*files)
+    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", daemon.port, context=context)) as connection:
+        connection.request("GET", "/b")
+        return connection.getresponse().status
+
+
+def test_client_certificates_of_our_authority_and_of_those_that_are_named_are_taken(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    other, trusting = start_daemon("other"), start_daemon("trusting")
+    shown = new_certificate(other.root, None, "admin", tmp_path)
+    assert status_with_certificate(other, shown) == 200
+    with pytest.raises((OSError, http.client.HTTPException)):
+        status_with_certificate(trusting, shown)
+    assert trusting.request("GET", "/b", token=None).status == 401
+    trusting.config.write_text(f'[tls]\nclient_ca = "{other.cacert}"\n')
+    trusting.signal(signal.SIGHUP)
+    wait_until(lambda: trusting.lines("reloaded"), "it reloads")
+    # The chain is good now, but nobody was given this certificate here.
+    assert status_with_certificate(trusting, shown) == 401
+    assert status_with_certificate(trusting, new_certificate(trusting.root, None, "admin", trusting.root)) == 200
+
+
 @pytest.fixture
 def notified(tmp_path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
@@ -362,6 +387,41 @@ def test_sockets_of_systemd_take_the_place_of_its_own(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(DEADLINE_SECONDS) == 0
         assert (tmp_path / "passed.sock").exists(), "it is systemd's"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_limit_that_the_system_does_not_give_is_told(tmp_path: Path) -> None:
+    limited = ["bash", "-c", 'ulimit -n 200; exec "$@"', "bash", *PROGRAM, "--listen", "127.0.0.1:0"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([*limited, "--root", str(tmp_path / "root")], stderr=log)
+    try:
+        wait_until(lambda: "event=ready" in (tmp_path / "log").read_text(), "it starts")
+        assert " event=few-file-descriptors files=200 connections=10000\n" in (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_connections_that_no_file_descriptor_is_left_for_wait_for_one(tmp_path: Path) -> None:
+    limited = ["bash", "-c", 'ulimit -n 60; exec "$@"', "bash", *PROGRAM, "--listen", "127.0.0.1:0"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([*limited, "--root", str(tmp_path / "root")], stderr=log)
+    try:
+        wait_until(lambda: "event=ready" in (tmp_path / "log").read_text(), "it starts")
+        [port] = re.findall(r"url=https://127\.0\.0\.1:(\d+)", (tmp_path / "log").read_text())
+        with contextlib.ExitStack() as opened:
+            for _ in range(80):
+                opened.enter_context(socket.create_connection(("127.0.0.1", int(port)), timeout=DEADLINE_SECONDS))
+            wait_until(lambda: "event=no-more-connections" in (tmp_path / "log").read_text(), "it is full")
+        context = ssl.create_default_context(cafile=str(tmp_path / "root/ca.pem"))
+        with (
+            socket.create_connection(("127.0.0.1", int(port)), timeout=DEADLINE_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+            client.sendall(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
     finally:
         process.kill()
         process.wait()

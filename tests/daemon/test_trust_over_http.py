@@ -17,6 +17,8 @@ from typing import ClassVar
 
 import pytest
 
+from hbuf.ops.user import new_certificate, revoke_user
+
 from .served import Served
 
 DEADLINE_SECONDS = 60
@@ -72,6 +74,22 @@ def test_on_the_unix_socket_the_own_user_needs_no_credential(orders: Served) -> 
     assert orders("GET", "/b/orders", headers=given, user=None, over_unix=True).status == 401
 
 
+def test_a_certificate_says_who_it_is_until_it_is_revoked(orders: Served, tmp_path: Path) -> None:
+    orders.user("till", "writer:*")
+    files = new_certificate(orders.root, "default", "till", tmp_path)
+    assert orders("POST", "/b/orders", b"x", certificate=files).status == 201
+    assert orders("GET", "/b/orders", certificate=files).status == 403
+    connection = orders.connection(files)
+    for revoked in (False, True):  # on one connection
+        if revoked:
+            revoke_user(orders.root, "default", "till")
+        connection.request("POST", "/b/orders", b"x")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == (401 if revoked else 201)
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [
@@ -110,7 +128,7 @@ def test_a_role_gives_what_the_table_says_and_nothing_else(orders: Served, role:
     [
         {"origin": "https://evil.example"},
         {"origin": "null"},
-        {"origin": "http://127.0.0.1"},
+        {"origin": "https://127.0.0.1"},
         {"origin": "file://"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
@@ -124,7 +142,7 @@ def test_a_page_of_another_origin_changes_nothing(orders: Served, headers: dict[
 
 
 def test_a_page_of_the_own_origin_may(orders: Served) -> None:
-    given = {"origin": f"http://127.0.0.1:{orders.port}", "sec-fetch-site": "same-origin"}
+    given = {"origin": orders.url, "sec-fetch-site": "same-origin"}
     assert orders("POST", "/b/orders", b"x", given).status == 201
 
 
@@ -169,14 +187,16 @@ def test_an_encoded_name_is_the_same_name(orders: Served) -> None:
 
 
 def test_a_whole_url_in_the_request_line_is_its_path(orders: Served) -> None:
-    assert orders("GET", f"http://127.0.0.1:{orders.port}/b/orders/1").body == b"order"
+    assert orders("GET", f"{orders.url}/b/orders/1").body == b"order"
 
 
 def test_the_body_is_asked_for_only_when_it_is_wanted(orders: Served) -> None:
     import socket
 
     for path, expected in (("/b/orders", b"HTTP/1.1 100 "), ("/b/missing%20", b"HTTP/1.1 400 ")):
-        with socket.create_connection(("127.0.0.1", orders.port), timeout=30) as connection:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(str(orders.unix))
             connection.sendall(
                 f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {orders.tokens['admin']}\r\n"
                 "expect: 100-continue\r\ncontent-length: 5\r\n\r\n".encode()
@@ -273,10 +293,22 @@ def _beacon() -> Iterator[str]:
             thread.join()
 
 
+def _command(chromium: str) -> list[str]:
+    options = ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "ignore-certificate-errors")
+    return [chromium, *(f"--{option}" for option in options)]
+
+
 @contextlib.contextmanager
 def _browser(chromium: str, url: str, folder: Path) -> Iterator[None]:
     """Opens a page. What is saved and not shown would keep a browser without a window waiting for ever."""
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command = [
+        chromium,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--ignore-certificate-errors",
+    ]
     command += ["--disable-background-networking", f"--user-data-dir={folder / 'profile'}", "--dump-dom", url]
     environment = {**os.environ, "HOME": str(folder)}
     quiet = subprocess.DEVNULL
@@ -317,7 +349,7 @@ def test_a_browser_runs_nothing_that_was_stored(orders: Served, tmp_path: Path) 
         token = orders.tokens["admin"]
         for path in ("/b/orders/2", "/b/orders?from=2"):
             before = _reads(orders)
-            with _browser(chromium, f"http://x:{token}@127.0.0.1:{orders.port}{path}", tmp_path):
+            with _browser(chromium, f"https://x:{token}@127.0.0.1:{orders.port}{path}", tmp_path):
                 _wait_until(_has_read_more_than(orders, before), "the browser reads the message")
                 time.sleep(1)  # longer than the script took above; there is nothing to wait for
         assert Beacon.called == []
@@ -327,10 +359,18 @@ def test_a_browser_shows_the_status_page(orders: Served, tmp_path: Path) -> None
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]
+    command = [
+        chromium,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--ignore-certificate-errors",
+        "--dump-dom",
+    ]
     command += [
         f"--user-data-dir={tmp_path / 'profile'}",
-        f"http://x:{orders.tokens['admin']}@127.0.0.1:{orders.port}/",
+        f"https://x:{orders.tokens['admin']}@127.0.0.1:{orders.port}/",
     ]
     ended = subprocess.run(
         command,

@@ -16,13 +16,18 @@ import typer.main
 from hbuf import errors
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "man").glob("*.[157]"))
+PAGES = sorted((ROOT / "man").glob("*.[1578]"))
 PROGRAMS = sorted(path.name for path in (ROOT / "bin").glob("hbuf*"))
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
 # `hbuf` hands its arguments to other programs: it has no options to compare.
 COMMANDS = [name for name in PROGRAMS if name != "hbuf"]
+DAEMONS = ["hbufd"]
 
 Spellings = frozenset[str]  # of one option: {"-k", "--key"}
+
+
+def page_name(program: str) -> str:
+    return f"{program}.{8 if program in DAEMONS else 1}"
 
 
 def page_of(name: str) -> str:
@@ -92,11 +97,11 @@ def rendering_warnings(page: Path) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_has_a_page(program: str) -> None:
-    assert (ROOT / "man" / f"{program}.1").is_file()
+    assert (ROOT / "man" / page_name(program)).is_file()
 
 
-def test_every_page_of_section_1_is_that_of_a_program() -> None:
-    assert sorted(page.stem for page in PAGES if page.suffix == ".1") == PROGRAMS
+def test_every_page_of_sections_1_and_8_is_that_of_a_program() -> None:
+    assert sorted(page.stem for page in PAGES if page.suffix in (".1", ".8")) == PROGRAMS
 
 
 def test_overview_and_format_have_pages() -> None:
@@ -130,7 +135,7 @@ def test_page_has_its_sections_in_order(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_refers_to_pages_that_exist(page: Path) -> None:
-    referred = re.findall(r"\b(hbuf(?:-[a-z]+)?) \(([157])\)", page.read_text().replace(r"\-", "-"))
+    referred = re.findall(r"\b(hbufd?(?:-[a-z]+)?) \(([1578])\)", page.read_text().replace(r"\-", "-"))
     assert referred
     assert [
         f"{name}.{section}" for name, section in referred if not (ROOT / "man" / f"{name}.{section}").exists()
@@ -139,7 +144,7 @@ def test_page_refers_to_pages_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("program", COMMANDS)
 def test_page_names_exactly_the_options_of_its_program_short_and_long(program: str) -> None:
-    documented = set(options_of_page(page_of(f"{program}.1")))
+    documented = set(options_of_page(page_of(page_name(program))))
     helping = frozenset(["--help"])
     assert helping in documented
     # --help is implicit: not every version lists it among a command's parameters.
@@ -148,7 +153,7 @@ def test_page_names_exactly_the_options_of_its_program_short_and_long(program: s
 
 @pytest.mark.parametrize("program", COMMANDS)
 def test_page_names_the_value_and_the_default_of_each_option(program: str) -> None:
-    documented = options_of_page(page_of(f"{program}.1"))
+    documented = options_of_page(page_of(page_name(program)))
     for spellings, param in options_of_command(program).items():
         text = documented[spellings]
         value = "" if param.is_flag else str(param.metavar)
@@ -178,7 +183,7 @@ def synopses(text: str) -> list[str]:
 
 @pytest.mark.parametrize("program", COMMANDS)
 def test_synopsis_names_the_arguments_of_its_program(program: str) -> None:
-    found = synopses(page_of(f"{program}.1"))
+    found = synopses(page_of(page_name(program)))
     commands = subcommands_of(command_of(program))
     for name, command in commands.items():
         arguments = [str(param.metavar) for param in command.params if not param.opts[0].startswith("-")]
@@ -190,7 +195,7 @@ def test_synopsis_names_the_arguments_of_its_program(program: str) -> None:
 @pytest.mark.parametrize("program", COMMANDS)
 def test_page_says_which_subcommands_take_an_option(program: str) -> None:
     commands = subcommands_of(command_of(program))
-    documented = options_of_page(page_of(f"{program}.1"))
+    documented = options_of_page(page_of(page_name(program)))
     everywhere = {*options_of(command_of(program)), frozenset(["--help"])}
     for spellings, text in documented.items():
         said = re.match(r"With ([a-z]+(?:(?:, | and )[a-z]+)*): ", text.partition("\n")[2])
@@ -202,7 +207,7 @@ def test_page_says_which_subcommands_take_an_option(program: str) -> None:
 @pytest.mark.parametrize("program", COMMANDS)
 def test_page_describes_every_subcommand(program: str) -> None:
     names = {name for name in subcommands_of(command_of(program)) if name}
-    tags = {re.sub(r"^\.BR? ", "", tag).split()[0] for tag in tagged(page_of(f"{program}.1"), "DESCRIPTION")}
+    tags = {re.sub(r"^\.BR? ", "", tag).split()[0] for tag in tagged(page_of(page_name(program)), "DESCRIPTION")}
     assert names <= tags
 
 
@@ -229,14 +234,14 @@ def test_exit_codes_of_a_page_are_in_order_and_those_of_the_overview(page: Path)
     own = {126, 127} if page.name == "hbuf-pause.1" else set()
     assert codes == sorted(set(codes))
     assert set(codes) - own <= set(exit_codes(page_of("hbuf.7")))
-    if page.suffix == ".1":
+    if page.suffix in (".1", ".8"):
         assert {0, 2, 130} <= set(codes)
 
 
 def test_verbs_are_the_same_in_every_list() -> None:
     from hbuf.cli.dispatch import VERBS
 
-    verbs = {name.removeprefix("hbuf-") for name in COMMANDS}
+    verbs = {name.removeprefix("hbuf-") for name in COMMANDS if name not in DAEMONS}
     page = page_of("hbuf.1").replace(r"\-", "-")
     listed = re.search(r"The verbs are\n(.*?)\.\n", page, re.DOTALL)
     assert listed is not None
@@ -245,3 +250,18 @@ def test_verbs_are_the_same_in_every_list() -> None:
     readme = (ROOT / "README.md").read_text()
     assert set(re.findall(r"^\| `hbuf-([a-z]+)` \|", readme, re.MULTILINE)) == verbs
     assert set(VERBS) == verbs | {"demo"}
+
+
+def test_page_of_the_daemon_tells_every_limit_and_its_default() -> None:
+    from dataclasses import fields
+
+    from hbuf.daemon.config import Limits
+    from hbuf.daemon.config_file import encode_limit
+
+    told = {tag.removeprefix(".B "): about for tag, about in tagged(page_of("hbufd.8"), "SETTINGS").items()}
+    limits = {f"limits.{each.name}": encode_limit(each.name, getattr(Limits(), each.name)) for each in fields(Limits)}
+    assert {name for name in told if name.startswith("limits.")} == set(limits)
+    for name, default in limits.items():
+        found = re.search(r"^The default is (\S+?)[.,]", told[name], re.MULTILINE)
+        assert found is not None, name
+        assert found[1] == default.strip('"'), name

@@ -255,3 +255,14 @@ def test_stored_segment_comes_back_as_the_drafts_it_was_made_of(drafts: list[tup
         hasher, "orders", put_id, 1, 0, SALTS * len(drafts), bodies, fields, [b""] * len(drafts), offset=len(put)
     )
     assert read(put + batch.data, step) == [Draft(*draft) for draft in drafts]
+
+
+@pytest.mark.parametrize("line", [b"x-a: 1\r", b"host: a\r", b"x-\ra: 1", b"\rx-a: 1", b"connection: \r"])
+def test_a_bare_cr_is_refused_wherever_it_stands_in_the_section(line: bytes) -> None:
+    stream = RequestStream()
+    assert stream.feed(b"POST / HTTP/1.1\r\n" + line + b"\r\ncontent-length: 0\r\n\r\n") == []
+    assert stream.refused is not None
+    last = RequestStream()
+    assert last.feed(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n" + line + b"\r\n\r\n") == []
+    last.close()
+    assert last.refused is not None

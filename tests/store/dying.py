@@ -22,7 +22,7 @@ Moment = Literal["before", "in the middle of", "after"]
 Work = Callable[[Path, Answers], None]
 
 # These change nothing themselves: what they call is wrapped.
-_NOT_CALLS = {"replace_durably", "os_errors", "translated"}
+_NOT_CALLS = {"replace_durably", "create_durably", "os_errors", "translated"}
 
 
 def changing_calls() -> dict[str, Callable[..., Any]]:

@@ -113,6 +113,7 @@ class Disk:
             "sync_data",
             "truncate",
             "rename",
+            "link",
             "unlink",
             "sync_directory",
         ):
@@ -192,6 +193,11 @@ class Disk:
         assert source.parent == target.parent
         folder = self._folder(source.parent)
         folder.changes.append({source.name: None, target.name: folder.names()[source.name]})
+
+    def _link(self, source: Path, target: Path) -> None:
+        assert source.parent == target.parent
+        folder = self._folder(source.parent)
+        folder.changes.append({target.name: folder.names()[source.name]})
 
     def _unlink(self, path: Path) -> None:
         self._folder(path.parent).changes.append({path.name: None})

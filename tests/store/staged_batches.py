@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hbuf import library
 from hbuf.spark.delivery import Delivery, chunk_limits
+from hbuf.spark.destinations import IntoDirectory
 from hbuf.spark.staging import StagedFile, Staging, make_staging, sender_of
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.tail import newest_opening
@@ -45,7 +46,7 @@ def stage(where: Path, version: str, batch: int) -> list[StagedFile]:
 def deliver(where: Path, batch: int, files: list[StagedFile]) -> None:
     """As the driver does."""
     with Writer(BufferDirectory(where / "orders")) as writer:
-        Delivery(writer, staging_in(where), QUERY.encode(), 0).deliver(batch, files)
+        Delivery(IntoDirectory(writer), staging_in(where), QUERY.encode(), 0).deliver(batch, files)
 
 
 def try_all(where: Path, version: str) -> None:

@@ -15,6 +15,7 @@ from hbuf import library
 from hbuf.errors import BadInput, Damaged, DiskFull, NotFound, TooLarge
 from hbuf.format.fields import encode_fields
 from hbuf.spark.delivery import Delivery
+from hbuf.spark.destinations import IntoDirectory
 from hbuf.spark.staged_file import PieceLimits
 from hbuf.spark.staging import Staging, make_staging
 from hbuf.store import fsops
@@ -125,7 +126,7 @@ def test_a_body_beyond_the_limit_is_refused_before_anything_of_its_batch_is_stor
     file = staging.stage(0, 0, [rows], PieceLimits(100, 1))
     assert file is not None
     with Writer(BufferDirectory(ram_path / "orders")) as writer, pytest.raises(TooLarge, match="1025 bytes"):
-        Delivery(writer, staging, None, 0).deliver(0, [file])
+        Delivery(IntoDirectory(writer), staging, None, 0).deliver(0, [file])
     assert list(library.open(ram_path / "orders").read()) == []
 
 
@@ -142,7 +143,7 @@ def test_pieces_keep_rows_and_fields_in_order_and_within_limits(ram_path: Path, 
         assert messages == 1 or (messages <= limits.most_messages and size <= limits.most_bytes)
     assert sum(size for _, size in file.pieces.sizes) == sum(range(20)) + 20 * len(encode_fields("k0", [], []).encoded)
     with Writer(BufferDirectory(ram_path / "orders")) as writer:
-        Delivery(writer, staging, None, 0).deliver(0, [file], whole=True)
+        Delivery(IntoDirectory(writer), staging, None, 0).deliver(0, [file], whole=True)
     found = [(message.body, message.key) for message in library.open(ram_path / "orders").read()]
     assert found == [(b"x" * i, f"k{i % 4}") for i in range(20)]
 
@@ -198,7 +199,7 @@ def test_a_full_disk_stops_a_batch_and_it_goes_on_when_there_is_room(tmp_path: P
         with fsops.os_errors("staging"), Writer(BufferDirectory(tmp_path / "orders")) as writer:
             file = staging.stage(0, 0, [rows], PieceLimits(10**6, 3))
             assert file is not None
-            Delivery(writer, staging, b"query", 0).deliver(0, [file])
+            Delivery(IntoDirectory(writer), staging, b"query", 0).deliver(0, [file])
 
     with _small_disk(tmp_path / full) as fill:
         subprocess.run(["cp", "-a", f"{tmp_path}/made/.", tmp_path / "orders"], check=True)

@@ -20,6 +20,7 @@ from hbuf.store.outgoing import Appended, Outgoing
 _ACKS = (b"written", b"synced", b"majority", b"all")
 _IF_MATCH = re.compile(rb'"([0-9a-f]{64})"')
 _PRODUCER_SEQ = re.compile(rb"0|[1-9][0-9]{0,17}")
+_JSON = b"application/json"  # what each line of x-ndjson is
 _FORM = b"application/x-www-form-urlencoded"
 # Of a client's own fields these are not its own: proxies set them.
 _OF_PROXIES = re.compile(rb"x-forwarded-.*|x-real-ip")
@@ -150,16 +151,17 @@ async def _batch(call: Call, given: Given, media: str, *, split: bool) -> Outgoi
     if given.content_encoding.lower() not in (b"", b"identity"):
         raise WrongMediaType("a batch is not taken with a content-encoding")
     sender = given.sender()
-    own_fields = split and media not in _LINES_TYPES
-    if split and not own_fields:
+    if split and media == "application/http":
         raise UsageError(f"split=lines does not go with {media}: it has messages of its own")
-    if not own_fields and (given.key is not None or given.tags):
+    if split and media == "application/x-ndjson":
+        given.kept = [(name, _JSON if name == b"content-type" else value) for name, value in given.kept]
+    if not split and (given.key is not None or given.tags):
         raise UsageError("each message of such a batch has its own key and tags", hint="x-hbuf-key and x-hbuf-tag go")
     if media == "application/http" and sender is not None:
         raise UsageError("each request has its own producer", hint="x-hbuf-producer goes into the requests")
     body = await asking.body_of(call, limits.batch_bytes, "the batch")
     limit = min(limits.message_bytes, MAX_BODY_BYTES)
-    if own_fields:
+    if split:
         lines = _parsed(LineParser(b"\n", limit), body, limits.batch_messages)
         bodies = [line if isinstance(line, bytes) else line.body for line in lines]
         outgoing = Outgoing(bodies, given.fields())
@@ -200,7 +202,7 @@ def _answered(call: Call, given: Given, appended: Appended, count: int) -> answe
     if count and ids[-1]:
         headers.append(("x-hbuf-id", ids[-1].decode()))
     if count and times[-1]:
-        headers.append(("x-hbuf-time", encode_time(times[-1])))
+        headers.append(("x-hbuf-time", _shown_time(times[-1])))
     if "accept" in call.request.headers and asking.accepted(call.request, _FORMS) == answers.NDJSON:
         return answers.answer(_lines(appended), answers.NDJSON, headers, status=status)
     first, last = (_or_null(seqs[0]), _or_null(seqs[-1])) if count else ("null", "null")
@@ -211,6 +213,7 @@ def _answered(call: Call, given: Given, appended: Appended, count: int) -> answe
 
 
 _FORMS = (answers.JSON, answers.NDJSON)
+_shown_time = functools.lru_cache(64)(encode_time)  # all that share a write have the same
 
 
 def _or_null(seq: int) -> str:

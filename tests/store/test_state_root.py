@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from hbuf.cli.state_root import state_root
+from hbuf.store.state_root import state_root
 
 VARIABLES = ("XDG_STATE_HOME", "HOME")
 # Root becomes somebody else, when all is imported: the others cannot read what root's tests run.
 AS_SOMEBODY = """
 import os
-from hbuf.cli.state_root import state_root
+from hbuf.store.state_root import state_root
 from hbuf.errors import UsageError
 if os.geteuid() == 0:
     os.setuid(12345)
 try:
-    print(state_root())
+    print(state_root(os.environ))
 except UsageError as error:
     print("refused:", error.message)
 """
@@ -48,4 +48,4 @@ def test_root_of_a_user_is_where_the_environment_says(environment: dict[str, str
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is root")
 def test_root_of_root_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert state_root() == Path("/var/lib/hbuf")
+    assert state_root(os.environ) == Path("/var/lib/hbuf")

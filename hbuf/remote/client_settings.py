@@ -1,8 +1,8 @@
-"""How a command gets into a server: by its options, by the environment, by client.toml, or as the daemon's own user.
+"""How a user gets into a server: by options, by the environment, by client.toml, or as the daemon's own user.
 
 The first of these that says something counts, for each of CA, certificate and token. Where nobody says anything of a
 server on this machine, it is taken for the daemon that this user runs: its CA and its administrator's token are used
-together, so that the token goes only to who has a certificate of that CA.
+together, so that the token goes only to who has a certificate of that CA. The environment is given.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hbuf.cli.place import Options
-from hbuf.cli.state_root import state_root
 from hbuf.errors import NotAllowed, UsageError
-from hbuf.remote.access import Access
+from hbuf.remote.access import Access, Options
 from hbuf.remote.location import Location
 from hbuf.store.fsops import os_errors
+from hbuf.store.state_root import state_root
 
 _NAMES = ("cacert", "cert", "token_file")
 _ENVIRONMENT = {"cacert": "HBUF_CACERT", "token_file": "HBUF_TOKEN_FILE"}
 _MOST_TOKEN_BYTES = 4096
 
 
-def access_for(location: Location, options: Options) -> Access:
+def access_for(location: Location, options: Options, environment: Mapping[str, str]) -> Access:
     """What is said of a server, and read of it."""
     said = dict(zip(_NAMES, options, strict=True))
     for name, variable in _ENVIRONMENT.items():
-        said[name] = said[name] or os.environ.get(variable)
-    listed = _listed_for(location.server)
+        said[name] = said[name] or environment.get(variable)
+    listed = _listed_for(location.server, environment)
     said = {name: value or listed.get(name) for name, value in said.items()}
     if not any(said.values()) and location.is_loopback:
-        return _local_access()
+        return _local_access(environment)
     cert, token_file = said["cert"], said["token_file"]
     return Access(
         said["cacert"],
@@ -43,18 +43,18 @@ def access_for(location: Location, options: Options) -> Access:
     )
 
 
-def _local_access() -> Access:
+def _local_access(environment: Mapping[str, str]) -> Access:
     """That of the daemon's own user, where one runs here."""
-    root = state_root()
+    root = state_root(environment)
     cacert, token = root / "ca.pem", root / "admin.token"
     if not os.access(cacert, os.R_OK) or not os.access(token, os.R_OK):
         return Access()
     return Access(str(cacert), token=_read_token(token))
 
 
-def _listed_for(server: str) -> dict[str, str]:
+def _listed_for(server: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What client.toml says of a server."""
-    path = _settings_path()
+    path = _settings_path(environment)
     if path is None:
         return {}
     import tomllib
@@ -63,7 +63,7 @@ def _listed_for(server: str) -> dict[str, str]:
         try:
             content = path.read_bytes().decode()
         except FileNotFoundError:
-            if os.environ.get("HBUF_CONFIG"):
+            if environment.get("HBUF_CONFIG"):
                 raise
             return {}
         except UnicodeDecodeError:
@@ -89,11 +89,11 @@ def _checked(path: Path, values: dict[str, Any], above: str) -> dict[str, str]:
     return found
 
 
-def _settings_path() -> Path | None:
-    chosen = os.environ.get("HBUF_CONFIG")
+def _settings_path(environment: Mapping[str, str]) -> Path | None:
+    chosen = environment.get("HBUF_CONFIG")
     if chosen:
         return Path(chosen)
-    settings = os.environ.get("XDG_CONFIG_HOME", "")
+    settings = environment.get("XDG_CONFIG_HOME", "")
     # A path that is not absolute counts as not set, as the XDG base directory specification has it.
     base = Path(settings) if os.path.isabs(settings) else Path(os.path.expanduser("~/.config"))
     return base / "hbuf" / "client.toml" if base.is_absolute() else None
