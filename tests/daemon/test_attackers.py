@@ -272,3 +272,17 @@ def test_after_all_that_nothing_of_the_other_tenant_has_changed(scene: Scene) ->
     assert scene.ask("GET /b/orders/1 HTTP/1.1", tenant="shop").body == SECRET
     names = [each["buffer"] for each in scene.daemon.request("GET", "/tenants/shop/b").json()["buffers"]]
     assert names == ["_audit", "orders"]
+
+
+def test_changes_of_a_paused_buffer_are_refused_at_once_and_hold_nobody_up(scene: Scene) -> None:
+    """Each of them would wait on a thread, and others' appends for a thread."""
+    assert scene.ask("PUT /b/orders/paused HTTP/1.1", "content-length: 0\r\n").status == 201
+    for method, path, body in (
+        ("PATCH", "/b/orders/settings", '{"segment_bytes": 8192}'),
+        ("DELETE", "/b/orders/1?reason=x", ""),
+        ("POST", "/b/orders/erased", '{"numbers": ["1"], "reason": "x"}'),
+        ("POST", "/b/orders", "x"),
+    ):
+        answer = scene.ask(f"{method} {path} HTTP/1.1", f"content-length: {len(body)}\r\n", body)
+        assert (answer.status, b"\r\nretry-after: " in answer.head.lower()) == (423, True)
+    assert scene.ask("DELETE /b/orders/paused HTTP/1.1").status == 204
