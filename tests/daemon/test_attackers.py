@@ -281,6 +281,8 @@ def test_changes_of_a_paused_buffer_are_refused_at_once_and_hold_nobody_up(scene
         ("PATCH", "/b/orders/settings", '{"segment_bytes": 8192}'),
         ("DELETE", "/b/orders/1?reason=x", ""),
         ("POST", "/b/orders/erased", '{"numbers": ["1"], "reason": "x"}'),
+        ("PUT", "/b/orders/closed", ""),
+        ("DELETE", "/b/orders/closed", ""),
         ("POST", "/b/orders", "x"),
     ):
         answer = scene.ask(f"{method} {path} HTTP/1.1", f"content-length: {len(body)}\r\n", body)
