@@ -33,6 +33,7 @@ LOG = logging.getLogger(__name__)
 _BACKLOG = 1024
 _FIRST_PASSED_FD = 3
 _UNIX_MODE = 0o660
+_GOODBYE_SECONDS = 10.0  # for a client to take the last of an answer, and to end its side
 _PAUSE_SECONDS = 0.5  # when there is no file descriptor left
 _MOST_AT_ONCE = 64  # connections taken before others have their turn
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -131,7 +132,7 @@ class Listener:
                     connected,
                     ssl=self._context(),
                     ssl_handshake_timeout=seconds,
-                    ssl_shutdown_timeout=seconds,
+                    ssl_shutdown_timeout=min(seconds, _GOODBYE_SECONDS),
                 )
         except (OSError, EOFError) as error:  # ssl.SSLError and TimeoutError are OSErrors
             LOG.debug("no-handshake", extra=said(reason=str(error)))
