@@ -59,7 +59,7 @@ async def _go_on(call: Call, wanted: Wanted, found: Read, response: web.StreamRe
     serving = call.serving
     quiet_since = time.monotonic()
     with serving.buffers.waiting(call.where) as waiter:
-        while not serving.stopping.asked:
+        while not serving.stopping.asked and _may_still(call):
             waiter.arm()
             if found.parts:
                 await _write(call, response, b"".join(map(_event, found.parts)))
@@ -74,9 +74,11 @@ async def _go_on(call: Call, wanted: Wanted, found: Read, response: web.StreamRe
                 quiet_since = time.monotonic()
                 left = COMMENT_SECONDS
             await serving.stopping.wait(waiter.wait(left))
-            # A user may have been revoked since.
-            if not serving.callers.renewed(call.caller).may("read", call.tenant, call.buffer):
-                return
+
+
+def _may_still(call: Call) -> bool:
+    """A user may have been revoked since, or lost a role."""
+    return call.serving.callers.renewed(call.caller).may("read", call.tenant, call.buffer)
 
 
 def _event(line: bytes) -> bytes:
