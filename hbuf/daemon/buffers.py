@@ -32,8 +32,12 @@ from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.reader import Reader
 from hbuf.store.signing import Signer
 
+# Of bodies that come in pieces, so many times as much may be in memory as may wait to be written.
+_INCOMING = 4
 _WRITING_THREADS = 32
 _READING_THREADS = 16
+# Apart from appends, which do not wait for whoever holds a lock to change something elsewhere.
+_CHANGING_THREADS = 16
 
 _Result = TypeVar("_Result")
 
@@ -47,7 +51,8 @@ class Buffers:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()  # for metrics: groups, requests, messages, bytes
-        self.queue = Queue(config.limits.queue_bytes)
+        self.queue = Queue(config.limits.queue_bytes, "more is waiting to be written than may be")
+        self.incoming = Queue(_INCOMING * config.limits.queue_bytes, "more is being sent than may be at a time")
         self.quotas = Quotas(self._measure)
         self.waking = Waking()
         self._readers = Readers()
@@ -55,12 +60,14 @@ class Buffers:
         self._closing: set[asyncio.Task[None]] = set()
         self._writing = ThreadPoolExecutor(_WRITING_THREADS, "write")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "read")
+        self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "change")
         self._ending = False
 
     def reconfigure(self, config: Config) -> None:
         """Takes new limits. Root and keys stay as they were."""
         self.config = config
         self.queue.most_bytes = config.limits.queue_bytes
+        self.incoming.most_bytes = _INCOMING * config.limits.queue_bytes
 
     @property
     def open_count(self) -> int:
@@ -116,7 +123,7 @@ class Buffers:
         return await asyncio.get_running_loop().run_in_executor(self._reading, work)
 
     async def change(self, where: Where, work: Callable[[BufferDirectory, Signer | None], _Result]) -> _Result:
-        """Runs `work`, which writes, on a writing thread. It gets the key that signs the buffer."""
+        """Runs `work`, which writes, on a thread for changes. It gets the key that signs the buffer."""
         if self._ending:
             raise NotReady("the server is ending")
         directory = self.directory(where)
@@ -125,7 +132,7 @@ class Buffers:
             directory.require()
             return work(directory, signer_of(self.config.keys, directory))
 
-        result = await asyncio.get_running_loop().run_in_executor(self._writing, run)
+        result = await asyncio.get_running_loop().run_in_executor(self._changing, run)
         self.waking.wake(directory.segments)
         return result
 
@@ -156,7 +163,7 @@ class Buffers:
                 directory, values, may_exist=True, signer=signer, recovery_key=recovery_key, recipients=recipients
             )
 
-        return await asyncio.get_running_loop().run_in_executor(self._writing, run)
+        return await asyncio.get_running_loop().run_in_executor(self._changing, run)
 
     def waiting(self, where: Where) -> AbstractContextManager[Waiter]:
         """For who waits for messages."""
@@ -171,6 +178,7 @@ class Buffers:
         self._readers.close()
         self.waking.close()
         self._writing.shutdown()
+        self._changing.shutdown()
         self._reading.shutdown()
 
     def _commit_of(self, where: Where) -> GroupCommit:

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hbuf.errors import Damaged, NotAllowed, UsageError
@@ -38,6 +38,7 @@ class Erasing:
 
     reason: str
     timeout_seconds: float = 30
+    wait_paused: bool = field(default=True, kw_only=True)
     signer: Signer | None = None
     notice: Callable[[str], None] = lambda line: None
     by: bytes | None = None  # who, if not the user of this process; see `acting_user`
@@ -47,7 +48,13 @@ class Erasing:
         self, directory: BufferDirectory, numbers: Sequence[int], *, again: bool = False, named: bool = True
     ) -> int:
         reason = self.checked_reason()
-        writer = Writer(directory, timeout_seconds=self.timeout_seconds, notice=self.notice, signer=self.signer)
+        writer = Writer(
+            directory,
+            timeout_seconds=self.timeout_seconds,
+            wait_paused=self.wait_paused,
+            notice=self.notice,
+            signer=self.signer,
+        )
         with writer, os_errors(directory.shown):
             if not numbers and directory.erasing.exists():
                 with writer.locked():  # opening it finishes what was interrupted

@@ -37,6 +37,7 @@ def set_settings(
     recovery: RecoveryKey | None = None,
     added: Sequence[str] = (),
     removed: Sequence[str] = (),
+    wait_paused: bool = True,
 ) -> None:
     """With `recovery` a new line of keys begins, with the key of `signer`. `added` and `removed` are recipients."""
 
@@ -53,7 +54,14 @@ def set_settings(
         verbs.change_settings(path, values, timeout_seconds)
         return
     directory = BufferDirectory(path)
-    with Writer(directory, timeout_seconds=timeout_seconds, notice=notice, signer=signer, recovery=recovery) as writer:
+    with Writer(
+        directory,
+        timeout_seconds=timeout_seconds,
+        wait_paused=wait_paused,
+        notice=notice,
+        signer=signer,
+        recovery=recovery,
+    ) as writer:
         writer.roll(change)
     if any(name.startswith("retention_") for name in changes):
         with os_errors(directory.shown):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import re
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 
 from hbuf.daemon import answers, asking
 from hbuf.daemon.call import Call
+from hbuf.daemon.config import Limits
 from hbuf.errors import TooLarge, UsageError, WrongMediaType
 from hbuf.format.fields import NO_FIELDS, Fields, encode_fields, encode_producer
 from hbuf.format.grammar import CLIENT_NAME, MAX_BODY_BYTES
@@ -24,6 +26,7 @@ _JSON = b"application/json"  # what each line of x-ndjson is
 _FORM = b"application/x-www-form-urlencoded"
 # Of a client's own fields these are not its own: proxies set them.
 _OF_PROXIES = re.compile(rb"x-forwarded-.*|x-real-ip")
+_MOST_AT_ONCE_BYTES = 256 * 1024  # that are parsed between other requests
 _LINES_TYPES = ("application/http", "application/x-ndjson")
 
 Pairs = tuple[tuple[bytes, bytes], ...]
@@ -160,6 +163,14 @@ async def _batch(call: Call, given: Given, media: str, *, split: bool) -> Outgoi
     if media == "application/http" and sender is not None:
         raise UsageError("each request has its own producer", hint="x-hbuf-producer goes into the requests")
     body = await asking.body_of(call, limits.batch_bytes, "the batch")
+    if len(body) <= _MOST_AT_ONCE_BYTES:
+        return _outgoing(body, given, media, limits, split=split)
+    # What takes long to parse holds nobody else up.
+    return await asyncio.to_thread(_outgoing, body, given, media, limits, split=split)
+
+
+def _outgoing(body: bytes, given: Given, media: str, limits: Limits, *, split: bool) -> Outgoing:
+    sender = given.sender()
     limit = min(limits.message_bytes, MAX_BODY_BYTES)
     if split:
         lines = _parsed(LineParser(b"\n", limit), body, limits.batch_messages)

@@ -126,7 +126,15 @@ async def change(call: Call) -> web.StreamResponse:
         before = read_settings(path)
         added, removed = _difference(before, recipients)
         if texts or added or removed:
-            set_settings(path, texts, timeout_seconds=_TIMEOUT_SECONDS, signer=signer, added=added, removed=removed)
+            set_settings(
+                path,
+                texts,
+                timeout_seconds=_TIMEOUT_SECONDS,
+                signer=signer,
+                added=added,
+                removed=removed,
+                wait_paused=False,
+            )
         return before, read_settings(path)
 
     before, after = await call.serving.buffers.change(call.where, work)

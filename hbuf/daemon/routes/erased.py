@@ -99,7 +99,7 @@ class _Erasing:
 
     def __call__(self, signer: Signer | None, missing: list[int] | None = None) -> Erasing:
         noted: list[int] = [] if missing is None else missing
-        return Erasing(self._reason, _TIMEOUT_SECONDS, signer, by=self._by, missing=noted.append)
+        return Erasing(self._reason, _TIMEOUT_SECONDS, signer, by=self._by, missing=noted.append, wait_paused=False)
 
 
 def _erasing(call: Call, reason: str | None) -> _Erasing:

@@ -88,7 +88,9 @@ async def close_it(call: Call) -> web.StreamResponse:
     why = _why(await asking.json_object(call, ("why",)))
 
     def work(directory: BufferDirectory, signer: Signer | None) -> bool:
-        return close(str(directory.path), reason=why, timeout_seconds=_WAIT_SECONDS, who=call.caller.who)
+        return close(
+            str(directory.path), reason=why, timeout_seconds=_WAIT_SECONDS, who=call.caller.who, wait_paused=False
+        )
 
     is_new = await call.serving.buffers.change(call.where, work)
     if is_new:
@@ -98,9 +100,11 @@ async def close_it(call: Call) -> web.StreamResponse:
 
 async def open_it(call: Call) -> web.StreamResponse:
     asking.parameters(call, ())
-    opened = await call.serving.buffers.change(
-        call.where, lambda directory, signer: reopen(str(directory.path), timeout_seconds=_WAIT_SECONDS)
-    )
+
+    def work(directory: BufferDirectory, signer: Signer | None) -> bool:
+        return reopen(str(directory.path), timeout_seconds=_WAIT_SECONDS, wait_paused=False)
+
+    opened = await call.serving.buffers.change(call.where, work)
     if opened:
         await call.note("buffer.open")
     return answers.nothing()
