@@ -26,7 +26,7 @@ def url(daemon: RunningDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name in ("HBUF_CACERT", "HBUF_TOKEN_FILE", "HBUF_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("hbuf.cli.client_settings.state_root", lambda: tmp_path / "no-daemon")
+    monkeypatch.setattr("hbuf.remote.client_settings.state_root", lambda environment: tmp_path / "no-daemon")
     tenant = f"https-{os.getpid()}-{abs(hash(tmp_path))}"
     with hbuf.create(buffer_path(daemon, tenant)) as buffer:
         buffer.append(b"one")
@@ -72,14 +72,14 @@ def test_environment_gets_in(run: Run, daemon: RunningDaemon, url: str, monkeypa
 def test_daemon_of_the_same_user_needs_nothing_said(
     run: Run, daemon: RunningDaemon, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hbuf.cli.client_settings.state_root", lambda: daemon.root)
+    monkeypatch.setattr("hbuf.remote.client_settings.state_root", lambda environment: daemon.root)
     assert run("hbuf-tail", url) == (0, b"one\n", "")
 
 
 def test_token_of_the_own_daemon_is_not_sent_where_a_ca_is_said(
     run: Run, daemon: RunningDaemon, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hbuf.cli.client_settings.state_root", lambda: daemon.root)
+    monkeypatch.setattr("hbuf.remote.client_settings.state_root", lambda environment: daemon.root)
     assert run("hbuf-tail", url, "--cacert", daemon.root / "ca.pem").code == 77
 
 

@@ -7,11 +7,14 @@ import socket
 import threading
 from typing import Literal
 
-Direction = Literal["up", "down"]
+Direction = Literal["up", "down", "answer"]
 
 
 class CuttingProxy:
-    """Each of `cuts` is for one connection: after so many bytes up (to the daemon) or down both ends are closed."""
+    """Each of `cuts` is for one connection: after so many bytes up (to the daemon) or down both ends are closed.
+
+    After `answer` it is closed when the daemon says something behind so many bytes up.
+    """
 
     def __init__(self, port: int, *cuts: tuple[Direction, int]) -> None:
         self._behind = port
@@ -49,18 +52,26 @@ class CuttingProxy:
             cut = self._cuts.pop(0) if self._cuts else None
             server = socket.create_connection(("127.0.0.1", self._behind))
             self._sockets += [client, server]
+            passed = [0]  # bytes up
+            silent_from = cut[1] if cut and cut[0] == "answer" else None
             for direction, source, sink in (("up", client, server), ("down", server, client)):
                 limit = cut[1] if cut and cut[0] == direction else None
-                self._threads.append(threading.Thread(target=_pass_on, args=[source, sink, limit], daemon=True))
+                up = direction == "up"
+                silent = None if up else silent_from
+                arguments = [source, sink, limit, passed, up, silent]
+                self._threads.append(threading.Thread(target=_pass_on, args=arguments, daemon=True))
                 self._threads[-1].start()
 
 
-def _pass_on(source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+def _pass_on(
+    source: socket.socket, sink: socket.socket, limit: int | None, passed: list[int], up: bool, silent: int | None
+) -> None:
     try:
         while limit is None or limit > 0:
             data = source.recv(65_536 if limit is None else min(limit, 65_536))
-            if not data:
+            if not data or (silent is not None and passed[0] > silent):
                 break
+            passed[0] += len(data) if up else 0
             sink.sendall(data)
             if limit is not None:
                 limit -= len(data)
