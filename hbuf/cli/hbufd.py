@@ -21,7 +21,7 @@ def _default_root() -> Path:
 
 def hbufd_command(
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML. HBUF_CONFIG names it, too.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")
     ] = None,
     root: Annotated[
         Path | None, typer.Option("--root", metavar="DIR", help="Where buffers, users and keys are kept.")
@@ -44,12 +44,10 @@ def hbufd_command(
     """Serve buffers over HTTPS. The first start makes certificates and an administrator's token."""
     from hbuf.daemon.config_file import Flags, WrongConfig, encode_config, load_config
 
-    named = os.environ.get("HBUF_CONFIG")
-    file = config or (Path(named) if named else None)
     flags = Flags(root, tuple(listen or ()), unix)
 
     try:
-        settings = load_config(file, flags, _default_root)
+        settings = load_config(config, flags, _default_root)
     except WrongConfig as error:
         if not check_config:
             raise
@@ -62,7 +60,7 @@ def hbufd_command(
         return
     from hbuf.daemon.server import serve
 
-    serve(settings, lambda: load_config(file, flags, _default_root))
+    serve(settings, lambda: load_config(config, flags, _default_root))
 
 
 app = program(NAME, hbufd_command, "Example: hbufd --root /tmp/hbuf --listen 127.0.0.1:4280")

@@ -39,11 +39,10 @@ def test_settings_that_are_right_are_silent(run: Run) -> None:
 
 def test_every_problem_of_the_settings_is_a_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("hbufd.toml").write_text("rot = 1\n[limits]\nconnections = 0\n[log]\nformat = 'xml'\n")
-    monkeypatch.setenv("HBUF_CONFIG", "hbufd.toml")
-    checked = run("hbufd", "--check-config")
+    checked = run("hbufd", "--check-config", "--config", "hbufd.toml")
     assert (checked.code, checked.out) == (2, b"")
     assert [line.split(": ")[1] for line in checked.err.splitlines()] == ["rot", "limits.connections", "log.format"]
-    started = run("hbufd")
+    started = run("hbufd", "--config", "hbufd.toml")
     assert (started.code, started.out) == (2, b"")
     assert started.err.splitlines() == [
         "hbufd: rot: there is no such setting (and 2 more)",

@@ -142,6 +142,14 @@ def test_of_the_newest_segment_no_more_comes_than_is_surely_on_disk(orders: Serv
     assert listed["bytes"] == len(whole)
 
 
+def test_a_newest_segment_without_an_index_is_served_whole(orders: Served) -> None:
+    file = _path(orders) / "segments" / SEGMENT
+    file.with_suffix(".idx").unlink()
+    files = {each["file"]: each["bytes"] for each in orders("GET", "/b/orders/segments").json()["files"]}
+    assert files[SEGMENT] == file.stat().st_size
+    assert orders("GET", f"/b/orders/segments/{SEGMENT}").body == file.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("given", "start", "end"),
     [

@@ -16,7 +16,6 @@ from hbuf.daemon import answers, asking
 from hbuf.daemon.call import LOG, Call
 from hbuf.errors import HbufError, NotFound, WrongRange
 from hbuf.format import names
-from hbuf.store.directory import BufferDirectory
 from hbuf.store.fsops import os_errors
 from hbuf.store.index_file import read_index_header
 from hbuf.store.reader import Reader
@@ -35,44 +34,47 @@ class File:
 
 async def list_files(call: Call) -> web.StreamResponse:
     asking.parameters(call, ())
-    found = await call.serving.buffers.read(call.where, lambda reader: _files(reader))
+    found = await call.serving.buffers.read(call.where, _files)
     return answers.json_answer(
         {"files": [{"file": file.name, "bytes": file.bytes, "etag": f'"{file.etag}"'} for file in found]}
     )
 
 
 def _files(reader: Reader) -> list[File]:
+    with os_errors(reader.directory.shown):
+        return list(_each_file(reader))
+
+
+def _each_file(reader: Reader) -> Iterator[File]:
     directory = reader.directory
-    with os_errors(directory.shown):
-        return list(_each_file(directory))
-
-
-def _each_file(directory: BufferDirectory) -> Iterator[File]:
     for path in (directory.settings, directory.keys):
         yield from _there(path)
     firsts = directory.segment_firsts()
     for first in firsts:
-        # What is not surely on disk could be taken back: nobody is to have a copy of it.
-        yield from _there(directory.segment_file(first), directory.index(first), newest=first == firsts[-1])
+        newest = reader if first == firsts[-1] else None
+        yield from _there(directory.segment_file(first), directory.index(first), newest)
         yield from _there(directory.index(first))
         yield from _there(directory.tags(first))
 
 
-def _there(path: Path, index: Path | None = None, *, newest: bool = False) -> Iterator[File]:
+def _there(path: Path, index: Path | None = None, newest: Reader | None = None) -> Iterator[File]:
     with contextlib.suppress(FileNotFoundError):
         found = os.stat(path)
         header = read_index_header(index) if index is not None else None
         size = found.st_size
-        if newest:
-            size = min(size, header.durable_length) if header is not None else 0
+        if newest is not None:
+            # What is not surely on disk could be taken back: nobody is to have a copy of it.
+            shown = header.durable_length if header is not None else newest.view(newest.segment_starts()[-1]).shown
+            size = min(size, shown)
         erased = header.erase_counter if header is not None else 0
         yield File(path.name, path, size, f"{found.st_ino:x}-{size:x}-{found.st_mtime_ns:x}-{erased:x}")
 
 
-def _find(directory: BufferDirectory, name: str) -> tuple[File, int]:
+def _find(reader: Reader, name: str) -> tuple[File, int]:
     """The file of this name, as the listing has it, open."""
+    directory = reader.directory
     with os_errors(directory.shown):
-        for file in _each_file(directory):
+        for file in _each_file(reader):
             if file.name == name:
                 with contextlib.suppress(FileNotFoundError):
                     return file, os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -84,7 +86,7 @@ async def read_file(call: Call) -> web.StreamResponse:
     request = call.request
     if not _is_listed_name(call.rest):
         raise NotFound(f"{call.buffer}: there is no file of this name")
-    file, fd = await call.serving.buffers.read(call.where, lambda reader: _find(reader.directory, call.rest))
+    file, fd = await call.serving.buffers.read(call.where, lambda reader: _find(reader, call.rest))
     try:
         etag = f'"{file.etag}"'
         headers = [*answers.STORED, ("etag", etag), ("accept-ranges", "bytes")]
