@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from hbuf.daemon.config import Config
-from hbuf.daemon.group_commit import GroupCommit, Queue
+from hbuf.daemon.group_commit import WRITING_THREADS, GroupCommit, Queue
 from hbuf.daemon.quota import Quotas, bytes_below
 from hbuf.daemon.readers import Readers
 from hbuf.daemon.signing_keys import make_signing_key, signer_of
@@ -32,7 +32,6 @@ from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.reader import Reader
 from hbuf.store.signing import Signer
 
-_WRITING_THREADS = 32
 _READING_THREADS = 16
 # Apart from appends, which do not wait for whoever holds a lock to change something elsewhere.
 _CHANGING_THREADS = 16
@@ -55,7 +54,7 @@ class Buffers:
         self._readers = Readers()
         self._commits: OrderedDict[Where, GroupCommit] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
-        self._writing = ThreadPoolExecutor(_WRITING_THREADS, "write")
+        self._writing = ThreadPoolExecutor(WRITING_THREADS, "write")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "read")
         self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "change")
         self._ending = False

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -28,26 +29,40 @@ _REOPEN_SECONDS = 1.0
 # What one write takes at most. More senders than that go into the next.
 _MOST_BYTES = 64 * 1024**2
 _MOST_REQUESTS = 4096
+WRITING_THREADS = 32
+_TURNS = WRITING_THREADS * 3 // 4  # of one tenant
 _LINES_BYTES = 400  # about what a message takes besides its body
 
 
 class Queue:
-    """How much waits to be written, in all buffers together."""
+    """How much waits to be written, in all buffers together. One message of each tenant may always wait.
+
+    And how many threads write for one tenant: its disk may be slow, and others' is not.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
         self.requests = 0
+        self._of: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
-    def enter(self, size: int) -> None:
-        if self.bytes and self.bytes + size > self.most_bytes:
+    def enter(self, tenant: str, size: int) -> None:
+        if self._of[tenant] and self.bytes + size > self.most_bytes:
             raise SlowDown("more is waiting to be written than may be", hint="send it again in a moment")
+        self._of[tenant] += 1
         self.bytes += size
         self.requests += 1
 
-    def leave(self, size: int) -> None:
+    def leave(self, tenant: str, size: int) -> None:
+        self._of[tenant] -= 1
         self.bytes -= size
         self.requests -= 1
+        if not self._of[tenant]:
+            del self._of[tenant]
+
+    def turns(self, tenant: str) -> asyncio.Semaphore:
+        return self._turns.setdefault(tenant, asyncio.Semaphore(_TURNS))
 
 
 class Request(NamedTuple):
@@ -84,7 +99,7 @@ class GroupCommit:
     def append(self, outgoing: Outgoing) -> asyncio.Future[Appended]:
         """Stores it whole, or raises: on disk when the future has its result. Raises SlowDown at once."""
         size = sum(map(len, outgoing.bodies)) + _LINES_BYTES * len(outgoing.bodies)
-        self._queue.enter(size)
+        self._queue.enter(self._directory.tenant, size)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Appended] = loop.create_future()
         self._waiting.append(Request(outgoing, size, answer))
@@ -106,14 +121,17 @@ class GroupCommit:
             while self._waiting:
                 group = self._next_group()
                 try:
-                    results = await loop.run_in_executor(self._threads, self._write, [each.outgoing for each in group])
+                    async with self._queue.turns(self._directory.tenant):
+                        work = [each.outgoing for each in group]
+                        results = await loop.run_in_executor(self._threads, self._write, work)
                 except Exception as error:
                     _LOG.exception("append failed", extra={"buffer": self._directory.shown})
                     failed = StorageFailed(f"{self._directory.name}: the append failed: {type(error).__name__}")
                     results = [failed] * len(group)
                 self._settle(group, results)
                 if self._writer is not None and self._writer.has_rolled:
-                    await loop.run_in_executor(self._threads, self._writer.seal_rolled)
+                    async with self._queue.turns(self._directory.tenant):
+                        await loop.run_in_executor(self._threads, self._writer.seal_rolled)
         finally:
             self._task = None
 
@@ -163,7 +181,7 @@ class GroupCommit:
     def _settle(self, group: Sequence[Request], results: Sequence[Appended | HbufError]) -> None:
         requests = messages = size = 0
         for request, result in zip(group, results, strict=True):
-            self._queue.leave(request.size)
+            self._queue.leave(self._directory.tenant, request.size)
             if isinstance(result, Appended):
                 stored = len(result.seqs) - len(result.duplicates)
                 requests, messages = requests + 1, messages + stored
