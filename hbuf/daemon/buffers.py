@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from hbuf.daemon.config import Config
-from hbuf.daemon.group_commit import WRITING_THREADS, GroupCommit, Queue
+from hbuf.daemon.group_commit import GroupCommit, Queue
 from hbuf.daemon.quota import Quotas, bytes_below
 from hbuf.daemon.readers import Readers
 from hbuf.daemon.signing_keys import make_signing_key, signer_of
@@ -32,6 +32,10 @@ from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.reader import Reader
 from hbuf.store.signing import Signer
 
+# Of bodies that come in pieces, so many times as much may be in memory as may wait to be written.
+_INCOMING = 4
+WRITING_THREADS = 32
+_TURNS = WRITING_THREADS * 3 // 4  # of one tenant: its disk may be slow, and others' is not
 _READING_THREADS = 16
 # Apart from appends, which do not wait for whoever holds a lock to change something elsewhere.
 _CHANGING_THREADS = 16
@@ -48,12 +52,14 @@ class Buffers:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()  # for metrics: groups, requests, messages, bytes
-        self.queue = Queue(config.limits.queue_bytes)
+        self.queue = Queue(config.limits.queue_bytes, "more is waiting to be written than may be")
+        self.incoming = Queue(_INCOMING * config.limits.queue_bytes, "more is being sent than may be at a time")
         self.quotas = Quotas(self._measure)
         self.waking = Waking()
         self._readers = Readers()
         self._commits: OrderedDict[Where, GroupCommit] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
+        self._turns: dict[str, asyncio.Semaphore] = {}
         self._writing = ThreadPoolExecutor(WRITING_THREADS, "write")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "read")
         self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "change")
@@ -63,6 +69,7 @@ class Buffers:
         """Takes new limits. Root and keys stay as they were."""
         self.config = config
         self.queue.most_bytes = config.limits.queue_bytes
+        self.incoming.most_bytes = _INCOMING * config.limits.queue_bytes
 
     @property
     def open_count(self) -> int:
@@ -193,7 +200,8 @@ class Buffers:
             self.quotas.add(where.tenant, size)
             self.waking.wake(segments)
 
-        return GroupCommit(directory, self.config.keys, self._writing, self.queue, committed)
+        turns = self._turns.setdefault(where.tenant, asyncio.Semaphore(_TURNS))
+        return GroupCommit(directory, self.config.keys, self._writing, turns, self.queue, committed)
 
     def _close_idle(self) -> None:
         """Closes the buffers that were not written for longest, where more are open than may be."""

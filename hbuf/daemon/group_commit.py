@@ -29,40 +29,32 @@ _REOPEN_SECONDS = 1.0
 # What one write takes at most. More senders than that go into the next.
 _MOST_BYTES = 64 * 1024**2
 _MOST_REQUESTS = 4096
-WRITING_THREADS = 32
-_TURNS = WRITING_THREADS * 3 // 4  # of one tenant
 _LINES_BYTES = 400  # about what a message takes besides its body
 
 
 class Queue:
-    """How much waits to be written, in all buffers together. One message of each tenant may always wait.
+    """How much there is of something that takes memory, in all requests together. Each tenant may have one of them."""
 
-    And how many threads write for one tenant: its disk may be slow, and others' is not.
-    """
-
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, full: str) -> None:
         self.most_bytes = most_bytes
+        self._full = full
         self.bytes = 0
         self.requests = 0
-        self._of: Counter[str] = Counter()
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._of: Counter[str] = Counter()  # tenants
 
     def enter(self, tenant: str, size: int) -> None:
         if self._of[tenant] and self.bytes + size > self.most_bytes:
-            raise SlowDown("more is waiting to be written than may be", hint="send it again in a moment")
+            raise SlowDown(self._full, hint="send it again in a moment")
         self._of[tenant] += 1
         self.bytes += size
         self.requests += 1
 
     def leave(self, tenant: str, size: int) -> None:
         self._of[tenant] -= 1
-        self.bytes -= size
-        self.requests -= 1
         if not self._of[tenant]:
             del self._of[tenant]
-
-    def turns(self, tenant: str) -> asyncio.Semaphore:
-        return self._turns.setdefault(tenant, asyncio.Semaphore(_TURNS))
+        self.bytes -= size
+        self.requests -= 1
 
 
 class Request(NamedTuple):
@@ -72,19 +64,24 @@ class Request(NamedTuple):
 
 
 class GroupCommit:
-    """`committed` is told what was stored by one write: how many requests, messages and bytes."""
+    """`turns` are those of the tenant on the threads.
+
+    `committed` is told what was stored by one write: how many requests, messages and bytes.
+    """
 
     def __init__(
         self,
         directory: BufferDirectory,
         keys: Path,
         threads: Executor,
+        turns: asyncio.Semaphore,
         queue: Queue,
         committed: Callable[[int, int, int], None],
     ) -> None:
         self._directory = directory
         self._keys = keys
         self._threads = threads
+        self._turns = turns
         self._queue = queue
         self._committed = committed
         self._waiting: list[Request] = []
@@ -121,7 +118,7 @@ class GroupCommit:
             while self._waiting:
                 group = self._next_group()
                 try:
-                    async with self._queue.turns(self._directory.tenant):
+                    async with self._turns:
                         work = [each.outgoing for each in group]
                         results = await loop.run_in_executor(self._threads, self._write, work)
                 except Exception as error:
@@ -130,7 +127,7 @@ class GroupCommit:
                     results = [failed] * len(group)
                 self._settle(group, results)
                 if self._writer is not None and self._writer.has_rolled:
-                    async with self._queue.turns(self._directory.tenant):
+                    async with self._turns:
                         await loop.run_in_executor(self._threads, self._writer.seal_rolled)
         finally:
             self._task = None

@@ -17,7 +17,7 @@ from running_daemon import Answer, RunningDaemon, wait_until
 
 import hbuf
 from hbuf.daemon import group_commit
-from hbuf.daemon.group_commit import WRITING_THREADS
+from hbuf.daemon.buffers import WRITING_THREADS
 from hbuf.store import fsops
 
 from .disks import Disk, disk_that_stops, small_disk
