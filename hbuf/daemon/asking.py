@@ -117,7 +117,7 @@ async def body_of(call: Call, limit_bytes: int, what: str) -> bytes:
                 size += len(part)
                 if size > limit_bytes:
                     raise _too_large(what, limit_bytes)
-                incoming.enter(len(part))
+                incoming.enter(call.tenant, len(part))
                 parts.append(part)
     except TimeoutError:
         raise TooSlow("the body took too long to come") from None
@@ -125,7 +125,7 @@ async def body_of(call: Call, limit_bytes: int, what: str) -> bytes:
         raise BadInput(f"the body cannot be read: {error}") from None
     finally:
         for part in parts:
-            incoming.leave(len(part))
+            incoming.leave(call.tenant, len(part))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

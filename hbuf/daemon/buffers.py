@@ -34,7 +34,8 @@ from hbuf.store.signing import Signer
 
 # Of bodies that come in pieces, so many times as much may be in memory as may wait to be written.
 _INCOMING = 4
-_WRITING_THREADS = 32
+WRITING_THREADS = 32
+_TURNS = WRITING_THREADS * 3 // 4  # of one tenant: its disk may be slow, and others' is not
 _READING_THREADS = 16
 # Apart from appends, which do not wait for whoever holds a lock to change something elsewhere.
 _CHANGING_THREADS = 16
@@ -58,7 +59,8 @@ class Buffers:
         self._readers = Readers()
         self._commits: OrderedDict[Where, GroupCommit] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
-        self._writing = ThreadPoolExecutor(_WRITING_THREADS, "write")
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._writing = ThreadPoolExecutor(WRITING_THREADS, "write")
         self._reading = ThreadPoolExecutor(_READING_THREADS, "read")
         self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "change")
         self._ending = False
@@ -198,7 +200,8 @@ class Buffers:
             self.quotas.add(where.tenant, size)
             self.waking.wake(segments)
 
-        return GroupCommit(directory, self.config.keys, self._writing, self.queue, committed)
+        turns = self._turns.setdefault(where.tenant, asyncio.Semaphore(_TURNS))
+        return GroupCommit(directory, self.config.keys, self._writing, turns, self.queue, committed)
 
     def _close_idle(self) -> None:
         """Closes the buffers that were not written for longest, where more are open than may be."""

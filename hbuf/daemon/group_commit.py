@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -32,21 +33,26 @@ _LINES_BYTES = 400  # about what a message takes besides its body
 
 
 class Queue:
-    """How much there is of something that takes memory, in all requests together."""
+    """How much there is of something that takes memory, in all requests together. Each tenant may have one of them."""
 
     def __init__(self, most_bytes: int, full: str) -> None:
         self.most_bytes = most_bytes
         self._full = full
         self.bytes = 0
         self.requests = 0
+        self._of: Counter[str] = Counter()  # tenants
 
-    def enter(self, size: int) -> None:
-        if self.bytes and self.bytes + size > self.most_bytes:
+    def enter(self, tenant: str, size: int) -> None:
+        if self._of[tenant] and self.bytes + size > self.most_bytes:
             raise SlowDown(self._full, hint="send it again in a moment")
+        self._of[tenant] += 1
         self.bytes += size
         self.requests += 1
 
-    def leave(self, size: int) -> None:
+    def leave(self, tenant: str, size: int) -> None:
+        self._of[tenant] -= 1
+        if not self._of[tenant]:
+            del self._of[tenant]
         self.bytes -= size
         self.requests -= 1
 
@@ -58,19 +64,24 @@ class Request(NamedTuple):
 
 
 class GroupCommit:
-    """`committed` is told what was stored by one write: how many requests, messages and bytes."""
+    """`turns` are those of the tenant on the threads.
+
+    `committed` is told what was stored by one write: how many requests, messages and bytes.
+    """
 
     def __init__(
         self,
         directory: BufferDirectory,
         keys: Path,
         threads: Executor,
+        turns: asyncio.Semaphore,
         queue: Queue,
         committed: Callable[[int, int, int], None],
     ) -> None:
         self._directory = directory
         self._keys = keys
         self._threads = threads
+        self._turns = turns
         self._queue = queue
         self._committed = committed
         self._waiting: list[Request] = []
@@ -85,7 +96,7 @@ class GroupCommit:
     def append(self, outgoing: Outgoing) -> asyncio.Future[Appended]:
         """Stores it whole, or raises: on disk when the future has its result. Raises SlowDown at once."""
         size = sum(map(len, outgoing.bodies)) + _LINES_BYTES * len(outgoing.bodies)
-        self._queue.enter(size)
+        self._queue.enter(self._directory.tenant, size)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Appended] = loop.create_future()
         self._waiting.append(Request(outgoing, size, answer))
@@ -107,14 +118,17 @@ class GroupCommit:
             while self._waiting:
                 group = self._next_group()
                 try:
-                    results = await loop.run_in_executor(self._threads, self._write, [each.outgoing for each in group])
+                    async with self._turns:
+                        work = [each.outgoing for each in group]
+                        results = await loop.run_in_executor(self._threads, self._write, work)
                 except Exception as error:
                     _LOG.exception("append failed", extra={"buffer": self._directory.shown})
                     failed = StorageFailed(f"{self._directory.name}: the append failed: {type(error).__name__}")
                     results = [failed] * len(group)
                 self._settle(group, results)
                 if self._writer is not None and self._writer.has_rolled:
-                    await loop.run_in_executor(self._threads, self._writer.seal_rolled)
+                    async with self._turns:
+                        await loop.run_in_executor(self._threads, self._writer.seal_rolled)
         finally:
             self._task = None
 
@@ -164,7 +178,7 @@ class GroupCommit:
     def _settle(self, group: Sequence[Request], results: Sequence[Appended | HbufError]) -> None:
         requests = messages = size = 0
         for request, result in zip(group, results, strict=True):
-            self._queue.leave(request.size)
+            self._queue.leave(self._directory.tenant, request.size)
             if isinstance(result, Appended):
                 stored = len(result.seqs) - len(result.duplicates)
                 requests, messages = requests + 1, messages + stored

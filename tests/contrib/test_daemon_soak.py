@@ -51,9 +51,9 @@ def scene(tmp_path: Path, soak: Any) -> Scene:
     return Scene(tmp_path / "orders", soak)
 
 
-def test_a_short_run_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_short_run_passes_and_leaves_nothing_behind(ram_path: Path) -> None:
     done = subprocess.run(
-        [RUN, "--daemon", "--seed", "0", "--rounds", "1", "--dir", tmp_path],
+        [RUN, "--daemon", "--seed", "0", "--rounds", "1", "--dir", ram_path],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -63,7 +63,7 @@ def test_a_short_run_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "soak: round 0, seed 0: " in done.stdout
     assert " kills, " in done.stdout
-    assert not list(tmp_path.iterdir())
+    assert not list(ram_path.iterdir())
 
 
 def test_the_same_seed_draws_the_same_plan_and_another_seed_another(soak: Any) -> None:

@@ -17,6 +17,7 @@ from running_daemon import Answer, RunningDaemon, wait_until
 
 import hbuf
 from hbuf.daemon import group_commit
+from hbuf.daemon.buffers import WRITING_THREADS
 from hbuf.store import fsops
 
 from .disks import Disk, disk_that_stops, small_disk
@@ -196,7 +197,7 @@ def test_disk_that_stops_while_it_is_killed_has_what_was_answered(slow_disk: tup
     under_way = threading.Thread(target=append)
     with disk.stopped():
         under_way.start()
-        wait_until(lambda: b"hbuf_waiting_bytes 0\n" not in daemon.request("GET", "/metrics").body, "it waits")
+        wait_until(lambda: b"hbuf_queue_bytes 0\n" not in daemon.request("GET", "/metrics").body, "it waits")
         daemon.signal(9)
     daemon.kill()
     under_way.join()
@@ -206,6 +207,31 @@ def test_disk_that_stops_while_it_is_killed_has_what_was_answered(slow_disk: tup
     assert found[0] == b"first"
     assert answered == []
     assert found[1:] in ([b"last"], [BODY, b"last"]), "what was not answered is whole or absent"
+
+
+def test_disk_that_stops_holds_up_no_other_tenant(slow_disk: tuple[RunningDaemon, Disk]) -> None:
+    """However many of its buffers wait for it, and however much."""
+    daemon, disk = slow_disk
+    paths = [f"/tenants/slow/b/{number}" for number in range(40)]
+    for path in paths:
+        assert daemon.request("PUT", path, {}).status == 201
+    statuses: list[int] = []
+
+    def append(path: str) -> None:
+        statuses.append(daemon.request("POST", path, BODY[: _QUEUE_BYTES // len(paths)]).status)
+
+    threads = [threading.Thread(target=append, args=(path,)) for path in paths]
+    with disk.stopped():
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: 429 in statuses, "the queue is full")
+        assert daemon.request("POST", "/b/other", BODY).status == 201
+        assert daemon.request("PUT", "/b/new", {}).status == 201
+        assert 201 not in statuses
+    for thread in threads:
+        thread.join()
+    assert set(statuses) == {201, 429}
+    assert statuses.count(201) > WRITING_THREADS
 
 
 def failing(call: Callable[..., Any], code: int, on: str, times: int = 1) -> Callable[..., Any]:
