@@ -103,6 +103,7 @@ async def body_of(call: Call, limit_bytes: int, what: str) -> bytes:
     if "expect" in request.headers and not request.content.is_eof():
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     content = request.content
+    incoming = call.serving.buffers.incoming
     parts: list[bytes] = []
     size = 0
     try:
@@ -116,11 +117,15 @@ async def body_of(call: Call, limit_bytes: int, what: str) -> bytes:
                 size += len(part)
                 if size > limit_bytes:
                     raise _too_large(what, limit_bytes)
+                incoming.enter(len(part))
                 parts.append(part)
     except TimeoutError:
         raise TooSlow("the body took too long to come") from None
     except (web.RequestPayloadError, web.HTTPException) as error:
         raise BadInput(f"the body cannot be read: {error}") from None
+    finally:
+        for part in parts:
+            incoming.leave(len(part))
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -32,6 +32,8 @@ from hbuf.store.outgoing import Appended, Outgoing
 from hbuf.store.reader import Reader
 from hbuf.store.signing import Signer
 
+# Of bodies that come in pieces, so many times as much may be in memory as may wait to be written.
+_INCOMING = 4
 _WRITING_THREADS = 32
 _READING_THREADS = 16
 # Apart from appends, which do not wait for whoever holds a lock to change something elsewhere.
@@ -49,7 +51,8 @@ class Buffers:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.counts: Counter[str] = Counter()  # for metrics: groups, requests, messages, bytes
-        self.queue = Queue(config.limits.queue_bytes)
+        self.queue = Queue(config.limits.queue_bytes, "more is waiting to be written than may be")
+        self.incoming = Queue(_INCOMING * config.limits.queue_bytes, "more is being sent than may be at a time")
         self.quotas = Quotas(self._measure)
         self.waking = Waking()
         self._readers = Readers()
@@ -64,6 +67,7 @@ class Buffers:
         """Takes new limits. Root and keys stay as they were."""
         self.config = config
         self.queue.most_bytes = config.limits.queue_bytes
+        self.incoming.most_bytes = _INCOMING * config.limits.queue_bytes
 
     @property
     def open_count(self) -> int:

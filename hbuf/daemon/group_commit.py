@@ -32,16 +32,17 @@ _LINES_BYTES = 400  # about what a message takes besides its body
 
 
 class Queue:
-    """How much waits to be written, in all buffers together."""
+    """How much there is of something that takes memory, in all requests together."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, full: str) -> None:
         self.most_bytes = most_bytes
+        self._full = full
         self.bytes = 0
         self.requests = 0
 
     def enter(self, size: int) -> None:
         if self.bytes and self.bytes + size > self.most_bytes:
-            raise SlowDown("more is waiting to be written than may be", hint="send it again in a moment")
+            raise SlowDown(self._full, hint="send it again in a moment")
         self.bytes += size
         self.requests += 1
 

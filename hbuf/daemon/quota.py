@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from hbuf.daemon.config import Config
 from hbuf.errors import OverQuota
 
 _LOOK_SECONDS = 60.0
+_SOON_SECONDS = 1.0
 
 
 class Quotas:
@@ -19,17 +21,23 @@ class Quotas:
     def __init__(self, measure: Callable[[str], Awaitable[int]]) -> None:
         self._measure = measure
         self._bytes: dict[str, int] = {}
-        self._looked: dict[str, float] = {}
+        self._look_again: dict[str, float] = {}  # when
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    async def bytes_of(self, tenant: str) -> int:
+        """As of a minute ago at most, and with what was appended since."""
+        if time.monotonic() >= self._look_again.get(tenant, float("-inf")):
+            looking = self._looking.get(tenant)
+            if looking is None:
+                looking = self._looking[tenant] = asyncio.get_running_loop().create_task(self._look(tenant))
+            await asyncio.shield(looking)
+        return self._bytes[tenant]
 
     async def require_room(self, config: Config, tenant: str, size: int) -> None:
         most = config.quota_of(tenant).max_bytes
-        if most is None:
-            return
-        if time.monotonic() - self._looked.get(tenant, float("-inf")) > _LOOK_SECONDS:
-            self._looked[tenant] = time.monotonic()
-            self._bytes[tenant] = await self._measure(tenant)
-        if self._bytes.get(tenant, 0) + size > most:
-            self._looked[tenant] = min(self._looked[tenant], time.monotonic() - _LOOK_SECONDS + 1)  # soon again
+        if most is not None and await self.bytes_of(tenant) + size > most:
+            # Something may be retired or erased, so it is looked at again soon.
+            self._look_again[tenant] = min(self._look_again[tenant], time.monotonic() + _SOON_SECONDS)
             raise OverQuota(
                 f"tenant {tenant} may have {most} bytes, and that is used up", hint="retiring or erasing makes room"
             )
@@ -38,8 +46,12 @@ class Quotas:
         if tenant in self._bytes:
             self._bytes[tenant] += size
 
-    def known(self) -> dict[str, int]:
-        return dict(self._bytes)
+    async def _look(self, tenant: str) -> None:
+        try:
+            self._bytes[tenant] = await self._measure(tenant)
+            self._look_again[tenant] = time.monotonic() + _LOOK_SECONDS
+        finally:
+            del self._looking[tenant]
 
 
 def bytes_below(folder: Path) -> int:

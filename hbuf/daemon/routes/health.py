@@ -7,10 +7,8 @@ from aiohttp import web
 from hbuf.daemon import answers, asking, page
 from hbuf.daemon.call import Call
 from hbuf.daemon.metrics import CONTENT_TYPE
-from hbuf.daemon.quota import bytes_below
 from hbuf.daemon.routes.buffers import listings
 from hbuf.errors import NotReady
-from hbuf.format import names
 
 _PAGE_FORMS = ("text/html", "text/plain")
 
@@ -33,7 +31,10 @@ async def metrics(call: Call) -> web.StreamResponse:
     asking.parameters(call, ())
     serving, buffers = call.serving, call.serving.buffers
     everywhere = call.caller.everywhere
-    sizes = await buffers.run_reading(lambda: _sizes(call, buffers.tenants() if everywhere else [call.tenant]))
+    tenants = await buffers.run_reading(buffers.tenants) if everywhere else [call.tenant]
+    sizes = {
+        tenant: (await buffers.quotas.bytes_of(tenant), serving.config.quota_of(tenant).max_bytes) for tenant in tenants
+    }
     lines = serving.metrics.tenants_lines(sizes, sizes)
     if everywhere:
         counts = buffers.counts
@@ -53,14 +54,6 @@ async def metrics(call: Call) -> web.StreamResponse:
             },
         )
     return answers.answer("\n".join([*lines, ""]).encode(), CONTENT_TYPE)
-
-
-def _sizes(call: Call, tenants: list[str]) -> dict[str, tuple[int, int | None]]:
-    buffers, config = call.serving.buffers, call.serving.config
-    return {
-        tenant: (bytes_below(buffers.tenant_directory(tenant) / names.BUFFERS), config.quota_of(tenant).max_bytes)
-        for tenant in tenants
-    }
 
 
 async def status_page(call: Call) -> web.StreamResponse:
