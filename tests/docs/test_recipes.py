@@ -85,13 +85,15 @@ def test_rsyslog_appends_with_the_settings_that_are_printed(daemon: RunningDaemo
     ]
 
 
-def test_what_fluent_bit_sends_is_stored_line_by_line(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize("content_type", ["application/x-ndjson", "application/json"])
+def test_what_fluent_bit_sends_is_stored_line_by_line(daemon: RunningDaemon, content_type: str) -> None:
     assert "uri                 /b/fluent?split=lines\n    format              json_lines\n" in TEXT
-    assert daemon.request("PUT", "/b/fluent").status == 201
+    buffer = f"fluent-{content_type.rpartition('/')[2]}"
+    assert daemon.request("PUT", f"/b/{buffer}").status == 201
     lines = [{"date": 1795000000.0 + i, "log": f"line {i}"} for i in range(3)]
     body = "".join(f"{json.dumps(line)}\n" for line in lines)
-    headers = {"content-type": "application/x-ndjson", "user-agent": "Fluent-Bit"}
-    answer = daemon.request("POST", "/b/fluent?split=lines", body, headers)
+    headers = {"content-type": content_type, "user-agent": "Fluent-Bit"}
+    answer = daemon.request("POST", f"/b/{buffer}?split=lines", body, headers)
     assert (answer.status, answer.json()["count"]) == (201, 3)
-    stored = bodies(daemon.root / "tenants" / "default" / "buffers" / "fluent")
+    stored = bodies(daemon.root / "tenants" / "default" / "buffers" / buffer)
     assert [json.loads(each) for each in stored] == lines

@@ -116,6 +116,7 @@ def run_with_daemon(blocks: list[str], directory: Path) -> list[str]:
     start, *typed = blocks
     assert re.fullmatch(r"hbufd .*\n", start)
     lines = [
+        ": > hbufd.log",  # which the next but one looks at, whether it has begun or not
         f"{start.strip()} > hbufd.log 2>&1 &",
         "daemon=$!",
         "trap 'kill $daemon; wait $daemon' EXIT",
@@ -138,7 +139,7 @@ def run_with_daemon(blocks: list[str], directory: Path) -> list[str]:
 
 def _followed(line: str) -> str:
     return (
-        f"(exec {line}) > followed & follower=$!\n"
+        f": > followed; (exec {line}) > followed & follower=$!\n"
         f'until [ "$(grep -c ^data: followed)" -eq {FOLLOWED_MESSAGES} ]; do kill -0 $follower; sleep 0.05; done\n'
         "{ kill $follower; wait $follower || true; } 2> ended; cat followed"
     )
