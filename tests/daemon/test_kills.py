@@ -62,21 +62,6 @@ def test_numbers_times_and_what_is_known_of_producers_go_on_after_a_kill(tmp_pat
         assert daemon.request("POST", "/b/paused", b"x").status == 201
 
 
-def test_a_first_start_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
-    """The administrator's token is the one in the file, and it is valid, wherever the start was cut off."""
-    with running(tmp_path / "root") as daemon:
-        daemon.kill()
-        for missing in (["admin.token", "admin.header"], ["admin.header"], []):
-            (daemon.root / ".first-start").touch()
-            for name in missing:
-                (daemon.root / name).unlink()
-            daemon.start()
-            assert daemon.request("GET", "/b").status == 200
-            assert daemon.token in (daemon.root / "admin.header").read_text()
-            assert not (daemon.root / ".first-start").exists()
-            daemon.kill()
-
-
 def test_a_clock_that_is_set_back_between_two_starts_takes_no_time_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
