@@ -20,9 +20,7 @@ def _default_root() -> Path:
 
 
 def hbufd_command(
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML.")] = None,
     root: Annotated[
         Path | None, typer.Option("--root", metavar="DIR", help="Where buffers, users and keys are kept.")
     ] = None,
