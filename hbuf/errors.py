@@ -18,7 +18,8 @@ class HbufError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.stored = 0  # of an append that failed: how many of its messages were stored all the same
+        # Of an append that failed: how many of its messages were stored all the same; None where that is not known.
+        self.stored: int | None = 0
         self.seq: int | None = None  # the number of the one message that it is about
 
 

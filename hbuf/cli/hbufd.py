@@ -61,7 +61,7 @@ def hbufd_command(
     serve(settings, lambda: load_config(config, flags, _default_root))
 
 
-app = program(NAME, hbufd_command, "Example: hbufd --root /tmp/hbuf --listen 127.0.0.1:4280")
+app = program(NAME, hbufd_command, "Example: hbufd --root ./srv --listen 127.0.0.1:4280")
 
 
 def main() -> None:

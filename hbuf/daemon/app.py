@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from hbuf.daemon import answers, openapi
 from hbuf.daemon.buffers import Buffers
@@ -27,6 +27,7 @@ from hbuf.errors import BadInput, HbufError, NotAllowed, NotFound, UsageError, W
 from hbuf.format import names
 
 _SAFE = ("GET", "HEAD")
+_VERSIONS = (HttpVersion11, HttpVersion10)
 
 
 class App:
@@ -71,6 +72,8 @@ class App:
 
 
 async def _serve(serving: Serving, dispatch: Dispatch, request: web.BaseRequest) -> web.StreamResponse:
+    if request.version not in _VERSIONS:
+        raise UsageError("this is neither HTTP/1.1 nor HTTP/1.0")
     path, _, query = request.raw_path.partition("?")
     if not path.startswith("/"):
         path = request.rel_url.raw_path  # the whole URL may be in the request line

@@ -52,6 +52,7 @@ def only_daemon(root: Path) -> Iterator[None]:
     path = root / LOCK
     with fsops.os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _SECRET)
+        fsops.own_like(fd, os.stat(root), mode=_SECRET)  # root may have started it first
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -214,7 +214,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def _cannot_listen(where: str, error: OSError) -> HbufError:
-    return CannotCreate(f"{where}: {error.strerror or error}")
+    hint = "another program listens there; --listen names another port" if error.errno == errno.EADDRINUSE else None
+    return CannotCreate(f"{where}: {error.strerror or error}", hint=hint)
 
 
 def _is_passed() -> bool:

@@ -27,7 +27,7 @@ def encode_problem(error: HbufError) -> bytes:
         values["hint"] = error.hint
     if error.seq is not None:
         values["seq"] = error.seq
-    if error.stored:
+    if error.stored != 0:
         values["stored"] = error.stored
     return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
@@ -48,8 +48,8 @@ def parse_problem(status: int, body: bytes) -> HbufError:
     )
     if _is_count(values.get("seq")):
         error.seq = values["seq"]
-    if _is_count(values.get("stored")):
-        error.stored = values["stored"]
+    if "stored" in values:
+        error.stored = values["stored"] if _is_count(values["stored"]) else None
     return error
 
 

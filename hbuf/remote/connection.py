@@ -19,7 +19,7 @@ from email.message import Message
 from typing import IO, Any
 from urllib.parse import urlencode
 
-from hbuf.errors import HbufError, NotReady, TryLater, Unavailable, UsageError
+from hbuf.errors import HbufError, NotReady, TryLater, Unauthorized, Unavailable, UsageError
 from hbuf.format.problem import parse_problem
 from hbuf.remote.access import Access
 from hbuf.remote.location import Location
@@ -292,6 +292,8 @@ class Connection:
                 return None
             return Unavailable(f"{self.location.server}: is no hbufd, or one that speaks another version")
         error = parse_problem(response.status, content)
+        if isinstance(error, Unauthorized) and error.hint is None:
+            error.hint = "--token-file or --cert says who asks; hbuf-user makes tokens and certificates"
         own = f"{self.location.buffer}: "
         if error.message.startswith(own):
             error.message = error.message.removeprefix(own)

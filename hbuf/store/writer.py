@@ -99,6 +99,8 @@ class Writer:
         except OSError as error:
             self._forget_tail()
             failure = fsops.translated(error, self.directory.shown)
+            if self._failed is not None:
+                failure.stored = None  # what was written could not be taken back
             if isinstance(failure, StorageFailed) and self._failed is None:
                 # What the cache holds is no longer known to be on disk: whoever goes on must open again.
                 self._failed = failure
@@ -111,7 +113,7 @@ class Writer:
             try:
                 done.extend(self.append_some(outgoing.part(settled)))
             except HbufError as error:
-                error.stored = settled
+                error.stored = None if error.stored is None else settled
                 raise
         return done
 

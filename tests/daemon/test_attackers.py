@@ -260,7 +260,15 @@ def test_an_older_version_of_http_needs_a_credential_too(scene: Scene, version: 
 
 
 @pytest.mark.parametrize(
-    "line", ["GET /b/orders/1 HTTP/9", "GET /b/orders/1 HTTQ/1.1", "PRI * HTTP/2.0", "GET\0 / HTTP/1.1"]
+    "line",
+    [
+        "GET /b/orders/1 HTTP/2.0",
+        "GET /b/orders/1",
+        "GET /b/orders/1 HTTP/9",
+        "GET /b/orders/1 HTTQ/1.1",
+        "PRI * HTTP/2.0",
+        "GET\0 / HTTP/1.1",
+    ],
 )
 def test_what_is_no_request_of_http_1_is_400(scene: Scene, line: str) -> None:
     assert [answer.status for answer in scene.send(f"{line}\r\nhost: x\r\n{scene.as_user('evil')}\r\n")] == [400]

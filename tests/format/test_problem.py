@@ -23,6 +23,13 @@ def test_every_error_comes_back_as_what_it_was(kind: type[HbufError]) -> None:
     assert (type(back), back.message, back.hint, back.seq, back.stored) == (kind, "orders: it is so", "do this", 7, 3)
 
 
+@pytest.mark.parametrize("stored", [0, 3, None])
+def test_how_much_was_stored_comes_back_and_so_does_that_it_is_not_known(stored: int | None) -> None:
+    error = errors.StorageFailed("orders: Input/output error")
+    error.stored = stored
+    assert parse_problem(500, encode_problem(error)).stored == stored
+
+
 def test_every_error_has_a_code_of_its_own() -> None:
     codes = [kind.code for kind in _all_kinds()]
     assert len(codes) == len(set(codes))

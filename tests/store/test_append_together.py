@@ -187,6 +187,7 @@ def test_a_sync_that_fails_fails_all_of_the_write_and_nothing_else_is_taken(
             patched.setattr(fsops, "sync_data", fail)
             results = writer.append_together([one(b"a", 2), one(b"before", 1), one(b"a", 2)])
         assert [type(each) for each in results] == [StorageFailed] * 3
+        assert all(isinstance(each, StorageFailed) and each.stored is None for each in results)  # nor taken back
         [later] = writer.append_together([one(b"later")])
         assert isinstance(later, Closed)
 
@@ -206,6 +207,7 @@ def test_a_full_disk_refuses_and_later_all_goes_on(orders: Path, monkeypatch: py
         monkeypatch.setattr(fsops, "write_all_at", full_once)
         results = writer.append_together([one(b"a", 2), one(b"b", 3)])
         assert [type(each) for each in results] == [DiskFull, DiskFull]
+        assert all(isinstance(each, DiskFull) and each.stored == 0 for each in results)
         assert [appended(each).seqs for each in writer.append_together([one(b"a", 2), one(b"b", 3)])] == [[2], [3]]
     assert stored(orders) == [b"before", b"a", b"b"]
 

@@ -102,11 +102,16 @@ async def read_file(call: Call) -> web.StreamResponse:
                 status, (start, end) = 206, found
                 headers.append(("content-range", f"bytes {start}-{end - 1}/{file.bytes}"))
         if end - start <= _PIECE_BYTES:
-            data = await asyncio.to_thread(os.pread, fd, end - start, start) if end > start else b""
+            data = await _piece(call, fd, start, end)
             return answers.answer(data, answers.OCTETS, headers, status=status)
         return await _stream(call, fd, start, end, headers, status)
     finally:
         os.close(fd)
+
+
+async def _piece(call: Call, fd: int, start: int, end: int) -> bytes:
+    length = min(_PIECE_BYTES, end - start)
+    return await call.serving.buffers.run_reading(lambda: os.pread(fd, length, start))
 
 
 def _is_listed_name(name: str) -> bool:
@@ -153,7 +158,7 @@ async def _stream(
         return response
     try:
         while start < end:
-            data = await asyncio.to_thread(os.pread, fd, min(_PIECE_BYTES, end - start), start)
+            data = await _piece(call, fd, start, end)
             if not data:
                 raise EOFError
             start += len(data)
