@@ -58,21 +58,17 @@ def _is_count(value: object) -> bool:
 
 
 def _kind(code: object, status: int) -> type[HbufError]:
-    kinds = _kinds(HbufError)
-    if isinstance(code, str) and code in kinds:
-        return kinds[code]
+    if isinstance(code, str) and code in _KINDS:
+        return _KINDS[code]
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return errors.UsageError if 400 <= status < 500 else errors.Unavailable
 
 
-def _kinds(above: type[HbufError]) -> dict[str, type[HbufError]]:
-    found = {above.code: above}
-    for kind in above.__subclasses__():
-        found |= _kinds(kind)
-    return found
-
-
+# Not by their subclasses: other modules have errors of their own, with codes of these.
+_KINDS: dict[str, type[HbufError]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HbufError)
+}
 _BY_STATUS: dict[int, type[HbufError]] = {
     401: errors.Unauthorized,
     403: errors.NotAllowed,
