@@ -139,9 +139,13 @@ def test_socket_that_a_dead_daemon_left_is_replaced_and_no_other_is(start_daemon
     assert file.read_text() == "mine"
 
 
-def test_port_that_is_taken_is_one_line(daemon: RunningDaemon, tmp_path: Path) -> None:
+def test_port_that_is_taken_is_one_line_and_a_hint(daemon: RunningDaemon, tmp_path: Path) -> None:
     taken = run_hbufd("--root", tmp_path / "root", "--listen", f"127.0.0.1:{daemon.port}")
-    assert (taken.returncode, taken.stderr) == (73, f"hbufd: 127.0.0.1:{daemon.port}: Address already in use\n")
+    assert taken.returncode == 73
+    assert taken.stderr.splitlines() == [
+        f"hbufd: 127.0.0.1:{daemon.port}: Address already in use",
+        "hint: another program listens there; --listen names another port",
+    ]
 
 
 def test_every_address_is_listened_on(start_daemon: StartDaemon) -> None:

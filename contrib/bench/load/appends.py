@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.load.address import Address
+from bench.load.plan import read_plan
 from bench.load.talk import Talk, talk
 from bench.measure import percentile
 
@@ -26,7 +27,7 @@ _READ_BYTES = 16 * 1024
 
 def main() -> None:
     """The plan: see bench.loading."""
-    plan = json.load(sys.stdin)
+    plan = read_plan()
     bodies = [os.urandom(plan["bytes"] // 2).hex().encode() for _ in range(plan["batch"])]
     clients = [_client(plan, i, bodies) for i in range(plan["clients"])]
     before = time.process_time()

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from bench.load.address import Address
+from bench.load.plan import read_plan
 from bench.load.talk import talk
 from bench.load.watchers import body_of, watcher_for
 from bench.measure import percentile
@@ -29,7 +30,7 @@ _WARM = 20
 
 def main() -> None:
     """The plan: see bench.loading."""
-    plan = json.load(sys.stdin)
+    plan = read_plan()
     live = _Live(plan)
     live.run(plan["messages"] + _WARM, plan["rate"])
     found = {

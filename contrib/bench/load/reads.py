@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.load.address import Address
 from bench.load.answers import HttpAnswers
+from bench.load.plan import read_plan
 from bench.load.requests import http_get
 
 _READ_BYTES = 4 * 1024 * 1024
@@ -16,7 +17,7 @@ _READ_BYTES = 4 * 1024 * 1024
 
 def main() -> None:
     """The plan: see bench.loading."""
-    plan = json.load(sys.stdin)
+    plan = read_plan()
     json.dump(_read_files(plan) if plan["files"] else _read_buffer(plan), sys.stdout)
 
 
