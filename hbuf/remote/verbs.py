@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hbuf.errors import BadInput, Unavailable, UsageError
+from hbuf.errors import BadInput, NotFound, Unavailable, UsageError
 from hbuf.format.message import Message
 from hbuf.format.note import parse_note
 from hbuf.format.settings import Settings, parse_settings
@@ -27,7 +27,11 @@ def create(buffer: RemoteBuffer, values: Mapping[str, Any]) -> bool:
 
 def read_settings(buffer: RemoteBuffer) -> Settings:
     with buffer.connect() as connection:
-        return parse_settings(connection.get("/settings").body)
+        try:
+            return parse_settings(connection.get("/settings").body)
+        except NotFound as error:
+            error.hint = error.hint or "hbuf-create makes a buffer on a server; nothing else does"
+            raise
 
 
 def change_settings(buffer: RemoteBuffer, values: Mapping[str, Any], timeout_seconds: float) -> None:

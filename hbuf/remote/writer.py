@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Self
 
-from hbuf.errors import NotFound, TooLarge, Unavailable
+from hbuf.errors import TooLarge, Unavailable
 from hbuf.format.times import parse_time
 from hbuf.remote.connection import Answer, Connection, Unknown
 from hbuf.store.outgoing import Appended, Outgoing
@@ -63,9 +63,6 @@ class RemoteWriter:
             answer = self._connection.request(
                 "POST", headers=headers, body=encode_requests(batch), repeat=repeat, wait=False
             )
-        except NotFound as error:
-            error.hint = error.hint or "hbuf-create makes a buffer on a server; appending does not"
-            raise
         except Unknown as error:
             which = "the last message was" if count == 1 else f"the last {count} messages were"
             raise Unavailable(f"{error.message}: it is not known whether {which} stored", hint=self._hint) from None

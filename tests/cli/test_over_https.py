@@ -172,6 +172,7 @@ def test_missing_buffer_is_not_made_by_append(run: Run, daemon: RunningDaemon, u
     missing = url.replace("/orders", "/others")
     done = run("hbuf-append", missing, *options(daemon), stdin=b"one\n")
     assert (done.code, done.out) == (66, b"")
+    assert done.err.splitlines()[-1] == "hint: hbuf-create makes a buffer on a server; nothing else does"
 
 
 def test_all_buffers_of_a_tenant_are_listed(run: Run, daemon: RunningDaemon, url: str) -> None:
