@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections import deque
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from hbuf.daemon.config import Log
@@ -48,7 +49,7 @@ class Logs:
         self._handler.thread.start()
 
     def configure(self, settings: Log) -> None:
-        self._handler.setFormatter(JsonLines() if settings.format == "json" else LogfmtLines())
+        self._handler.setFormatter(Lines(encode_json if settings.format == "json" else encode_logfmt))
         logging.root.setLevel(_LEVELS[settings.level])
         ACCESS.setLevel(logging.NOTSET if settings.access else logging.CRITICAL)
         # What the event loop and the HTTP library say of their own is about connections that broke.
@@ -111,8 +112,12 @@ class _Batches(logging.Handler):
                     self._out.flush()
 
 
-class _Lines(logging.Formatter):
+class Lines(logging.Formatter):
     """Every record is one line."""
+
+    def __init__(self, encode: Callable[[dict[str, Any]], str]) -> None:
+        super().__init__()
+        self._encode = encode
 
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = {
@@ -125,20 +130,15 @@ class _Lines(logging.Formatter):
             values["trace"] = "".join(traceback.format_exception(*record.exc_info))
         if "dropped" in record.__dict__:
             values["dropped_before"] = record.__dict__["dropped"]
-        return self.line({name: value for name, value in values.items() if value is not None})
-
-    def line(self, values: dict[str, Any]) -> str:
-        raise NotImplementedError
+        return self._encode({name: value for name, value in values.items() if value is not None})
 
 
-class LogfmtLines(_Lines):
-    def line(self, values: dict[str, Any]) -> str:
-        return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
+def encode_logfmt(values: dict[str, Any]) -> str:
+    return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
 
 
-class JsonLines(_Lines):
-    def line(self, values: dict[str, Any]) -> str:
-        return json.dumps(values, default=str)
+def encode_json(values: dict[str, Any]) -> str:
+    return json.dumps(values, default=str)
 
 
 def _quoted(value: Any) -> str:

@@ -17,7 +17,7 @@ from running_daemon import wait_until
 
 from hbuf.daemon.access_log import told
 from hbuf.daemon.config import Log
-from hbuf.daemon.logs import JsonLines, LogfmtLines, Logs, said
+from hbuf.daemon.logs import Lines, Logs, encode_json, encode_logfmt, said
 
 if TYPE_CHECKING:
     from conftest import StartDaemon
@@ -34,19 +34,19 @@ def record(**fields: object) -> logging.LogRecord:
 
 @given(st.text())
 def test_line_stays_one_line_and_says_the_same_whatever_is_in_it(value: str) -> None:
-    line = LogfmtLines().format(record(path=value, status=200))
+    line = Lines(encode_logfmt).format(record(path=value, status=200))
     assert line.isascii()
     assert line.isprintable()
     quoted = line.partition(" path=")[2].removesuffix(" status=200")
     assert (json.loads(quoted) if quoted.startswith('"') else quoted) == value
-    as_json = JsonLines().format(record(path=value, status=200))
+    as_json = Lines(encode_json).format(record(path=value, status=200))
     assert as_json.isascii()
     assert "\n" not in as_json
     assert json.loads(as_json)["path"] == value
 
 
 def test_value_that_looks_like_fields_is_quoted() -> None:
-    line = LogfmtLines().format(record(path='x" status=200 user=admin', status=404))
+    line = Lines(encode_logfmt).format(record(path='x" status=200 user=admin', status=404))
     assert shlex.split(line)[-2:] == ['path=x" status=200 user=admin', "status=404"]
 
 
@@ -56,8 +56,8 @@ def test_exception_is_one_line() -> None:
         raise ValueError("first\nsecond")
     except ValueError as error:
         made.exc_info = (ValueError, error, error.__traceback__)
-    assert "\n" not in LogfmtLines().format(made)
-    assert "second" in json.loads(JsonLines().format(made))["trace"]
+    assert "\n" not in Lines(encode_logfmt).format(made)
+    assert "second" in json.loads(Lines(encode_json).format(made))["trace"]
 
 
 @pytest.mark.parametrize(
