@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hbuf.cli.key_directory import key_directory
-from hbuf.cli.program import Version, program, run
+from hbuf.cli.program import Version, program, program_of, run
 from hbuf.cli.streams import complain, printable
 from hbuf.errors import HbufError, UsageError
 from hbuf.format.keys import KINDS
@@ -108,16 +108,17 @@ def _row(listing: KeyListing) -> tuple[str, ...]:
     return (listing.name, listing.kind, listing.fingerprint, holds, listing.buffer or "-")
 
 
-# One program a subcommand, and then all of them in one.
-app = program("new", new_command, "Example: hbuf-key new audit --kind sign")
-for subcommand in (
-    program("show", show_command, "Example: hbuf-key show audit"),
-    program("list", list_command, "Example: hbuf-key list --json"),
-    program("export", export_command, "Example: hbuf-key export audit > audit.pub"),
-    program("import", import_command, "Example: hbuf-key import audit audit.pub"),
-):
-    app.registered_commands += subcommand.registered_commands
-app.callback(epilog="Example: hbuf-key new audit --kind sign")(key_command)
+app = program_of(
+    [
+        program("new", new_command, "Example: hbuf-key new audit --kind sign"),
+        program("show", show_command, "Example: hbuf-key show audit"),
+        program("list", list_command, "Example: hbuf-key list --json"),
+        program("export", export_command, "Example: hbuf-key export audit > audit.pub"),
+        program("import", import_command, "Example: hbuf-key import audit audit.pub"),
+    ],
+    key_command,
+    "Example: hbuf-key new audit --kind sign",
+)
 
 
 def main() -> None:

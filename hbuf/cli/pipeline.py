@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hbuf.cli.program import INTERRUPTED, Version, noticer, program, run
+from hbuf.cli.program import INTERRUPTED, Version, noticer, program, program_of, run
 from hbuf.cli.spark_session import session as spark_session
 from hbuf.cli.streams import complain, printable
 from hbuf.errors import Locked
@@ -286,16 +286,17 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         sys.stdout.write(("  " if sys.stdout.isatty() else "\t").join(row).rstrip() + "\n")
 
 
-# One program a subcommand, and then all of them in one.
-app = program("check", check_command, "Example: hbuf-pipeline check shop.toml")
-for subcommand in (
-    program("plan", plan_command, "Example: hbuf-pipeline plan shop.toml"),
-    program("run", run_command, "Example: hbuf-pipeline run --once shop.toml"),
-    program("rerun", rerun_command, "Example: hbuf-pipeline rerun shop.toml totals --from @2h"),
-    program("status", status_command, "Example: hbuf-pipeline status shop.toml"),
-):
-    app.registered_commands += subcommand.registered_commands
-app.callback(epilog="Example: hbuf-pipeline run --once shop.toml")(pipeline_command)
+app = program_of(
+    [
+        program("check", check_command, "Example: hbuf-pipeline check shop.toml"),
+        program("plan", plan_command, "Example: hbuf-pipeline plan shop.toml"),
+        program("run", run_command, "Example: hbuf-pipeline run --once shop.toml"),
+        program("rerun", rerun_command, "Example: hbuf-pipeline rerun shop.toml totals --from @2h"),
+        program("status", status_command, "Example: hbuf-pipeline status shop.toml"),
+    ],
+    pipeline_command,
+    "Example: hbuf-pipeline run --once shop.toml",
+)
 
 
 def main() -> None:

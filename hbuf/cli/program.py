@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -31,6 +31,15 @@ def program(name: str, function: Callable[..., Any], epilog: str) -> typer.Typer
         context_settings={"help_option_names": ["--help"], "max_content_width": 100},
     )
     app.command(name=name, epilog=epilog)(_quiet_on_closed_pipe(function))
+    return app
+
+
+def program_of(subcommands: Sequence[typer.Typer], overview: Callable[..., Any], epilog: str) -> typer.Typer:
+    """One program of several, each of which is a `program` by itself."""
+    app, *others = subcommands
+    for other in others:
+        app.registered_commands += other.registered_commands
+    app.callback(epilog=epilog)(overview)
     return app
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hbuf.cli.program import Version, program, run
+from hbuf.cli.program import Version, program, program_of, run
 from hbuf.cli.streams import printable
 from hbuf.errors import UsageError
 from hbuf.format.names import DEFAULT_TENANT
@@ -205,17 +205,18 @@ def _values(user: User, tenant: str | None) -> dict[str, Any]:
     }
 
 
-# One program a subcommand, and then all of them in one.
-app = program("add", add_command, "Example: hbuf-user add alice reader:orders 'writer:shop-*'")
-for subcommand in (
-    program("grant", grant_command, "Example: hbuf-user grant alice operator:orders"),
-    program("list", list_command, "Example: hbuf-user list --json"),
-    program("revoke", revoke_command, "Example: hbuf-user revoke alice --token default.k3v9q0ab"),
-    program("token", token_command, "Example: hbuf-user token alice --expires 90d > alice.token"),
-    program("certificate", certificate_command, "Example: hbuf-user certificate alice --expires 30d"),
-):
-    app.registered_commands += subcommand.registered_commands
-app.callback(epilog="Example: hbuf-user add alice reader:orders 'writer:shop-*'")(user_command)
+app = program_of(
+    [
+        program("add", add_command, "Example: hbuf-user add alice reader:orders 'writer:shop-*'"),
+        program("grant", grant_command, "Example: hbuf-user grant alice operator:orders"),
+        program("list", list_command, "Example: hbuf-user list --json"),
+        program("revoke", revoke_command, "Example: hbuf-user revoke alice --token default.k3v9q0ab"),
+        program("token", token_command, "Example: hbuf-user token alice --expires 90d > alice.token"),
+        program("certificate", certificate_command, "Example: hbuf-user certificate alice --expires 30d"),
+    ],
+    user_command,
+    "Example: hbuf-user add alice reader:orders 'writer:shop-*'",
+)
 
 
 def main() -> None:
