@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from hbuf.arrow.block import Block, Ints
+from hbuf.arrow.block import BLOCK_ROWS, Block, Ints
 from hbuf.arrow.layout import ID_BYTES, Layout
 from hbuf.arrow.spans import Differs, expect, expect_text, gathered, has, joined, taken
 from hbuf.format.fields import parse_fields
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
 )
 
 _TAG_NAME = b"x-hbuf-tag: "
+_NO_TEXTS = pa.array([], pa.string())
 
 
 def columns_of(
@@ -40,40 +42,57 @@ def columns_of(
 
     Raises Differs, or pyarrow's ArrowInvalid, where a key, a tag, a header or an id is not what one may be.
     """
+    data, chosen, count = block.data, layout.only(rows), len(rows)
     made: dict[str, Callable[[], pa.Array]] = {
-        "tenant": lambda: pa.repeat(pa.scalar(tenant), len(rows)),
-        "buffer": lambda: pa.repeat(pa.scalar(buffer), len(rows)),
+        "tenant": lambda: _repeated(tenant).slice(0, count),
+        "buffer": lambda: _repeated(buffer).slice(0, count),
         "seq": lambda: pa.array(rows + block.first),
-        "time": lambda: pa.array(layout.times_us[rows]).view(SCHEMA.field("time").type),
-        "id": lambda: _ids_column(block, layout, rows),
-        "key": lambda: key_column(block, layout, rows),
-        "tags": lambda: tags_column(block, layout, rows),
-        "headers": lambda: _headers_column(block, layout, rows),
-        "body": lambda: _bodies_column(block, layout, rows),
-        "erased": lambda: pa.array(layout.erased[rows]),
-        "encrypted": lambda: pa.array(layout.encrypted[rows]),
+        "time": lambda: pa.array(chosen.times_us).view(SCHEMA.field("time").type),
+        "id": lambda: _ids_column(data, chosen),
+        "key": lambda: key_column(data, chosen),
+        "tags": lambda: tags_column(data, chosen),
+        "headers": lambda: _headers_column(data, chosen),
+        "body": lambda: _bodies_column(data, chosen),
+        "erased": lambda: pa.array(chosen.erased),
+        "encrypted": lambda: pa.array(chosen.encrypted),
     }
     return [made[name]() for name in names]
 
 
-def _ids_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
-    ids = layout.ids[rows]
-    digits = gathered(block.data, ids, ID_BYTES).view(np.uint8)
-    expect((digits - ord("0") < 10) | (digits - ord("a") < 6))  # below "0" the bytes wrap around
-    return taken(block.data, ids, ids + ID_BYTES).cast(pa.string())
+@lru_cache(maxsize=4)
+def _repeated(text: str) -> pa.Array:
+    """As often as a block may have rows: making it costs more than all else that a column costs."""
+    return pa.repeat(pa.scalar(text), BLOCK_ROWS)
 
 
-def key_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
-    keys, ends = layout.keys[rows], layout.key_ends[rows]
-    spans = taken(block.data, keys, ends, present=ends > keys)
+def _ids_column(data: bytes, layout: Layout) -> pa.Array:
+    ids = gathered(data, layout.ids, ID_BYTES)
+    digits = ids.view(np.uint8)
+    digits = digits - ord("0")  # what is below wraps around
+    is_digit = digits < 10
+    digits -= ord("a") - ord("0")
+    is_digit |= digits < 6
+    expect(is_digit)
+    offsets = np.arange(0, (len(ids) + 1) * ID_BYTES, ID_BYTES, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(ids))
+
+
+def key_column(data: bytes, layout: Layout) -> pa.Array:
+    present = layout.key_ends > layout.keys
+    if not present.any():
+        return pa.nulls(len(present), pa.string())
+    spans = taken(data, layout.keys, layout.key_ends, present=present)
     places, content = joined(spans)
     expect_text(content, places[:-1], places[1:])
     return spans.cast(pa.string())
 
 
-def tags_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
+def tags_column(data: bytes, layout: Layout) -> pa.Array:
     """The tag lines of all messages are put behind each other, and cut at their ends."""
-    places, lines = joined(taken(block.data, layout.tags[rows], layout.tags_ends[rows]))
+    kind = SCHEMA.field("tags").type
+    if not (layout.tags_ends > layout.tags).any():
+        return pa.ListArray.from_arrays(pa.array(np.zeros(layout.records + 1, np.int32)), _NO_TEXTS, type=kind)
+    places, lines = joined(taken(data, layout.tags, layout.tags_ends))
     line_ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
     line_starts = np.zeros_like(line_ends)
     line_starts[1:] = line_ends[:-1]
@@ -84,17 +103,17 @@ def tags_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
         expect_text(lines, starts, ends, controls=2 * len(ends))
     tags = taken(lines, starts, ends).cast(pa.string())
     counts = np.searchsorted(line_ends, places, "right").astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(counts), tags, type=SCHEMA.field("tags").type)
+    return pa.ListArray.from_arrays(pa.array(counts), tags, type=kind)
 
 
-def _headers_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
+def _headers_column(data: bytes, layout: Layout) -> pa.Array:
     """Many messages have the same headers: each set of them is parsed once."""
     parsed: dict[bytes, list[dict[str, str]]] = {}
     each = []
-    starts = layout.tags_ends[rows].tolist()
-    ends = np.where(layout.erased, layout.tags_ends, layout.headers_ends)[rows].tolist()
+    starts = layout.tags_ends.tolist()
+    ends = np.where(layout.erased, layout.tags_ends, layout.headers_ends).tolist()
     for start, end in zip(starts, ends, strict=True):
-        lines = block.data[start:end]
+        lines = data[start:end]
         if lines not in parsed:
             if not CLIENT_LINES.fullmatch(lines) or not is_text(lines):
                 raise Differs
@@ -103,7 +122,7 @@ def _headers_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
     return pa.array(each, SCHEMA.field("headers").type)
 
 
-def _bodies_column(block: Block, layout: Layout, rows: Ints) -> pa.Array:
+def _bodies_column(data: bytes, layout: Layout) -> pa.Array:
     """Null where a message is erased, or encrypted: then what is stored is not its body."""
-    present = ~(layout.erased | layout.encrypted)[rows]
-    return taken(block.data, layout.bodies[rows], layout.body_ends[rows], present=present)
+    absent = layout.erased | layout.encrypted
+    return taken(data, layout.bodies, layout.body_ends, present=~absent if absent.any() else None)

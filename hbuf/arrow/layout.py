@@ -11,30 +11,27 @@ column of it is made.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from hbuf.arrow.block import Block, Bools, Entries, Ints, ends_of
-from hbuf.arrow.spans import Differs, expect, gathered, has, joined, taken
+from hbuf.arrow.digits import TIME_BYTES, digits_of, expect_numbers, expect_times
+from hbuf.arrow.spans import ANY, Differs, expect, expect_form, gathered, has, joined, shows, taken
 from hbuf.format import index
 
-_POWERS_OF_TEN = 10 ** np.arange(1, 19, dtype=np.int64)
-
 _KEY, _TAG = b"x-hbuf-key: ", b"x-hbuf-tag: "
-# Each stands in a line of its own: a field's value may say the same.
-_SALT, _GONE = b"\r\nx-hbuf-salt: ", b"\r\nx-hbuf-gone: "
-_SALT_LINE_BYTES = len(b"x-hbuf-salt: ") + 43 + 2
-_ID_LINE = b"\r\nx-hbuf-id: "
-_ID_NAME_BYTES = len(b"x-hbuf-id: ")
-ID_BYTES = 64
-_SIG_LINE_BYTES = len(b"x-hbuf-sig: ") + 86 + 2
-_TIME = b"\r\nx-hbuf-time: "
-_TIME_FORM = np.frombuffer(b"0000-00-00T00:00:00.000000", np.uint8)
-_TIME_BYTES, _TIME_DIGITS = len(_TIME_FORM), np.equal(_TIME_FORM, ord("0"))
-_LENGTH = b"\r\ncontent-length: "
+_SEQ, _TIME, _LENGTH = b"\r\nx-hbuf-seq: ", b"\r\nx-hbuf-time: ", b"\r\ncontent-length: "
 _OWN = b"x-hbuf-"
 _DATA_KEY = re.compile(rb"\nx-hbuf-data-key: ")
+# Each stands in a line of its own: a field's value may say the same.
+_SALT, _GONE, _ID = b"\r\nx-hbuf-salt: ", b"\r\nx-hbuf-gone: ", b"\r\nx-hbuf-id: "
+ID_BYTES = 64
+_SALT_LINE_BYTES = len(_SALT) + 43
+_ID_LINE_BYTES = len(_ID) + ID_BYTES
+_SIG_LINE_BYTES = len(b"\r\nx-hbuf-sig: ") + 86
+_BLANK_LINE = b"\r\n\r\n"
 
 
 class Layout(NamedTuple):
@@ -53,6 +50,14 @@ class Layout(NamedTuple):
     bodies: Ints
     body_ends: Ints
 
+    @property
+    def records(self) -> int:
+        return len(self.bodies)
+
+    def only(self, rows: Ints) -> Layout:
+        """That of some rows."""
+        return self if len(rows) == self.records else Layout._make(each[rows] for each in self)
+
 
 def lay_out(block: Block) -> Layout | None:
     """None where a record is not as its entry says, or a part of one could not be read."""
@@ -68,126 +73,122 @@ def _lay_out(block: Block) -> Layout:
     entries, starts, data = block.entries, block.starts, block.data
     ends = ends_of(entries, starts)
     heads, bodies = starts + entries["head_length"], starts + entries["section_length"]
-    flags = entries["flags"]
+    flags, times_us = entries["flags"], entries["time_us"].copy()
     deletes = (flags & index.FLAG_DELETE) != 0
     expect(heads <= bodies)
-    expect(has(data, heads - 2, b"\r\n") & has(data, bodies - 4, b"\r\n\r\n") & has(data, ends - 2, b"\r\n"))
-    times_ends = _check_times(block, _check_starts(block, starts, deletes), entries["time_us"])
-    encrypted = _encrypted(data, times_ends, _check_lengths(data, heads, entries["body_length"].astype(np.int64)))
+    expect(has(data, bodies - len(_BLANK_LINE), _BLANK_LINE) & has(data, ends - 2, b"\r\n"))
+    own = _check_starts(block, starts, deletes, times_us)
+    encrypted = _encrypted(data, own, _check_lengths(data, heads, entries["body_length"].astype(np.int64)))
     expect(encrypted == ((flags & index.FLAG_ENCRYPTED) != 0))
-    ids = _ids(data, heads, bodies, (flags & index.FLAG_SIGNED) != 0)
-    salts = ids - _ID_NAME_BYTES - _SALT_LINE_BYTES
-    has_room = salts >= heads
-    erased = has_room & has(data, np.where(has_room, salts - 2, 0), _GONE)
+    ids = bodies - len(_BLANK_LINE) - ID_BYTES - np.where(flags & index.FLAG_SIGNED, _SIG_LINE_BYTES, 0)
+    fields_ends, erased = _trailers(data, heads, ids)
     expect(erased == ((flags & index.FLAG_ERASED) != 0))
-    salted = erased | (has_room & has(data, np.where(has_room, salts - 2, 0), _SALT))
-    fields_ends = np.where(salted, salts, ids - _ID_NAME_BYTES)
-    keys, key_ends = _keys(data, entries, starts, heads, fields_ends)
+    keys, key_ends, tags_ends = _fields(data, entries, starts, heads, fields_ends)
     tags = np.where(key_ends > keys, key_ends + 2, heads)
-    tags_ends = _tags_ends(data, entries, tags, fields_ends)
     return Layout(
-        entries["time_us"], deletes, erased, encrypted, keys, key_ends, tags, tags_ends, fields_ends, ids, bodies,
-        ends - 2,
-    )  # fmt: skip
+        times_us, deletes, erased, encrypted, keys, key_ends, tags, tags_ends, fields_ends, ids, bodies, ends - 2
+    )
 
 
-def _check_starts(block: Block, starts: Ints, deletes: Bools) -> Ints:
-    """Checks how each record begins, with its number. Returns where the numbers end."""
+def _check_starts(block: Block, starts: Ints, deletes: Bools, times_us: Ints) -> Ints:
+    """Checks how each record begins, with its number and its time. Returns where what follows begins."""
     first, last = block.record(0), block.record(block.count - 1)
     if first is None or last is None:
         raise Differs
-    opening = block.data[first.start : block.data.index(b"\r\nx-hbuf-seq: ", first.start) + len(b"\r\nx-hbuf-seq: ")]
+    opening = block.data[first.start : block.data.index(_SEQ, first.start) + len(_SEQ)]
     behind_method = opening[len(first.method) :]
-    method_bytes = np.where(deletes, len(b"DELETE"), len(b"POST"))
-    expect(has(block.data, starts[~deletes], b"POST" + behind_method))
-    expect(has(block.data, starts[deletes], b"DELETE" + behind_method))
     seqs = np.arange(block.first, block.first + block.count)
-    ends = starts + method_bytes + len(behind_method) + _digits(seqs)
-    _check_numbers(block.data, ends, seqs)
-    return ends
-
-
-def _digits(numbers: Ints) -> Ints:
-    """How many digits each has."""
-    return np.searchsorted(_POWERS_OF_TEN, numbers, "right") + 1
-
-
-def _check_numbers(data: bytes, ends: Ints, numbers: Ints) -> None:
-    """Checks that each number stands before its end, in plain decimal."""
-    digits = _digits(numbers)
-    for width in range(int(digits.min()), int(digits.max()) + 1):
-        among = np.flatnonzero(digits == width)
-        texts = gathered(data, ends[among] - width, width).view(np.uint8).reshape(-1, width) - ord("0")
-        expect(texts <= 9)
-        expect(texts.astype(np.int64) @ 10 ** np.arange(width - 1, -1, -1) == numbers[among])
-
-
-def _check_times(block: Block, numbers_ends: Ints, times_us: Ints) -> Ints:
-    """Checks the times, and returns where their lines end.
-
-    Messages of one batch have one time: its text is compared with that of the one before, and parsed only once.
-    """
-    at = numbers_ends + len(_TIME)
-    expect(has(block.data, numbers_ends, _TIME) & has(block.data, at + _TIME_BYTES, b"Z\r\n"))
-    texts = gathered(block.data, at, _TIME_BYTES)
-    new = np.ones(len(texts), np.bool_)
-    new[1:] = times_us[1:] != times_us[:-1]
-    expect((texts[1:] == texts[:-1]) | new[1:])
-    chars = texts[new].view(np.uint8).reshape(-1, _TIME_BYTES)
-    expect(np.where(_TIME_DIGITS, chars - ord("0") <= 9, chars == _TIME_FORM))  # numpy takes others, too
-    expect(texts[new].view(f"S{_TIME_BYTES}").astype("M8[us]").astype(np.int64) == times_us[new])
-    return at + _TIME_BYTES + len(b"Z\r\n")
+    digits = digits_of(seqs)
+    found = np.empty_like(starts)
+    for method, are in ((b"POST", ~deletes), (b"DELETE", deletes)):
+        for width, rows in _alike(digits, are):
+            before = method + behind_method
+            form = b"".join((before, ANY * width, _TIME, ANY * TIME_BYTES, b"Z\r\n"))
+            texts = gathered(block.data, starts[rows], len(form))
+            expect_form(texts, form)
+            expect_numbers(texts, len(before) + width, seqs[rows], width)
+            expect_times(texts, len(before) + width + len(_TIME), times_us[rows])
+            found[rows] = starts[rows] + len(form)
+    return found
 
 
 def _check_lengths(data: bytes, heads: Ints, lengths: Ints) -> Ints:
     """Checks the lines that say how long the bodies are, with which the heads end. Returns where they begin."""
-    _check_numbers(data, heads - 2, lengths)
-    lines = heads - 2 - _digits(lengths) - len(_LENGTH)
-    expect(has(data, lines, _LENGTH))
-    return lines + 2
+    digits = digits_of(lengths)
+    for width, rows in _alike(digits, np.ones(len(lengths), np.bool_)):
+        form = b"".join((_LENGTH, ANY * width, b"\r\n"))
+        texts = gathered(data, heads[rows] - len(form), len(form))
+        expect_form(texts, form)
+        expect_numbers(texts, len(_LENGTH) + width, lengths[rows], width)
+    return heads - 2 - digits - len(_LENGTH) + 2
+
+
+def _alike(digits: Ints, among: Bools) -> Iterator[tuple[int, Ints | slice]]:
+    """Each number of digits, with the rows that have so many: most blocks have one."""
+    for width in range(int(digits.min()), int(digits.max()) + 1):
+        these = among & (digits == width)
+        if these.all():
+            yield width, slice(None)
+        elif these.any():
+            yield width, np.flatnonzero(these)
 
 
 def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
     """Those that have a line that names a data key among a head's own, which lie between `starts` and `ends`."""
     encrypted = np.zeros(len(starts), np.bool_)
     expect(starts <= ends)
+    expect(starts <= ends)
     [with_own] = np.nonzero(starts < ends)
     if not len(with_own):
         return encrypted
     expect(has(data, starts[with_own], _OWN))
     places, lines = joined(taken(data, starts[with_own], ends[with_own]))
-    if b"\r\n\r\n" in lines:
+    if _BLANK_LINE in lines:
         raise Differs  # a header section has ended: these are lines of a body
     found = np.fromiter((match.start() for match in _DATA_KEY.finditer(b"\n" + lines)), np.int64)
     encrypted[with_own[np.searchsorted(places, found, "right") - 1]] = True
     return encrypted
 
 
-def _ids(data: bytes, heads: Ints, bodies: Ints, signed: Bools) -> Ints:
-    ids = bodies - 4 - ID_BYTES - np.where(signed, _SIG_LINE_BYTES, 0)
-    expect(ids - _ID_NAME_BYTES >= heads)
-    expect(has(data, ids - len(_ID_LINE), _ID_LINE))
-    expect(has(data, ids + ID_BYTES, b"\r\n"))
-    return ids
+def _trailers(data: bytes, heads: Ints, ids: Ints) -> tuple[Ints, Bools]:
+    """Checks the lines around each id. Returns where the trailers begin, and whether they say that fields are gone."""
+    starts = ids - len(_ID) - _SALT_LINE_BYTES
+    texts = gathered(data, starts, _SALT_LINE_BYTES + _ID_LINE_BYTES + len(b"\r\n"))
+    expect_form(texts, ANY * _SALT_LINE_BYTES + _ID + ANY * ID_BYTES + b"\r\n")
+    expect(heads <= ids - len(_ID) + 2)
+    has_room = starts + 2 >= heads
+    salted = has_room & shows(texts, 0, _SALT)
+    erased = np.zeros_like(salted) if salted.all() else has_room & shows(texts, 0, _GONE)
+    return np.where(salted | erased, starts, ids - len(_ID)) + 2, erased
 
 
-def _keys(data: bytes, entries: Entries, starts: Ints, heads: Ints, fields_ends: Ints) -> tuple[Ints, Ints]:
-    """Where each key begins and ends. The key's line is the first of the fields."""
-    has_key = entries["key_offset"] != 0
-    expect(has_key == (has(data, heads, _KEY) & (heads < fields_ends)))
-    keys = np.where(has_key, heads + len(_KEY), heads)
-    key_ends = keys + entries["key_length"]
-    expect((starts + entries["key_offset"] == keys) | ~has_key)
-    expect((entries["key_length"] != 0) == has_key)
-    expect(has(data, key_ends[has_key], b"\r\n") & (key_ends[has_key] + 2 <= fields_ends[has_key]))
-    return keys, key_ends
+def _fields(data: bytes, entries: Entries, starts: Ints, heads: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Where each key begins and ends, and where the tag lines that follow it end.
+
+    The key's line is the first of the fields. Behind the tags comes another line, or the trailer.
+    """
+    keys, key_ends, tags_ends = heads.copy(), heads.copy(), heads.copy()
+    has_fields = heads < ends
+    expect(has_fields | (entries["key_offset"] | entries["key_length"] | entries["tags_length"] == 0))
+    rows = np.flatnonzero(has_fields)
+    if len(rows):
+        heads, ends, entries = heads[rows], ends[rows], entries[rows]
+        has_key = entries["key_offset"] != 0
+        expect(has_key == has(data, heads, _KEY))
+        expect((entries["key_length"] != 0) == has_key)
+        keys[rows] = np.where(has_key, heads + len(_KEY), heads)
+        key_ends[rows] = keys[rows] + entries["key_length"]
+        expect((starts[rows] + entries["key_offset"] == keys[rows]) | ~has_key)
+        key_line_ends = key_ends[rows] + 2
+        expect(~has_key | (has(data, key_ends[rows], b"\r\n") & (key_line_ends <= ends)))
+        tags_ends[rows] = _tags_ends(data, entries["tags_length"], np.where(has_key, key_line_ends, heads), ends)
+    return keys, key_ends, tags_ends
 
 
-def _tags_ends(data: bytes, entries: Entries, tags: Ints, fields_ends: Ints) -> Ints:
-    """Where the tag lines end: there comes another line, or the trailer."""
-    tags_ends: Ints = tags + entries["tags_length"]
-    has_tags = entries["tags_length"] != 0
-    expect(tags_ends <= fields_ends)
-    expect(has(data, tags[has_tags], _TAG) & has(data, tags_ends[has_tags] - 2, b"\r\n"))
-    expect(~(has(data, tags_ends, _TAG) & (tags_ends < fields_ends)))
-    return tags_ends
+def _tags_ends(data: bytes, lengths: Ints, tags: Ints, ends: Ints) -> Ints:
+    found = tags + lengths
+    has_tags = lengths != 0
+    expect(found <= ends)
+    expect(~has_tags | (has(data, tags, _TAG) & has(data, found - 2, b"\r\n")))
+    expect(~(has(data, found, _TAG) & (found < ends)))
+    return found

@@ -1,6 +1,12 @@
-"""Many short stretches of bytes at once: looked at where they are, or taken out into an Arrow column."""
+"""Many short stretches of bytes at once: looked at where they are, or taken out into an Arrow column.
+
+Bytes are compared as numbers, eight at a time: numpy compares what it calls void one byte after the other.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +14,12 @@ import pyarrow as pa
 
 from hbuf.arrow.block import Bools, Ints
 from hbuf.format.grammar import C1_CONTROL
+
+Texts = npt.NDArray[np.void]  # stretches of the same width, back to back
+
+# In a form it stands for any byte: no line of a record has it.
+ANY = b"\0"
+_FIXED = re.compile(rb"[^\0]+")
 
 
 class Differs(Exception):
@@ -19,7 +31,7 @@ def expect(as_expected: Bools) -> None:
         raise Differs
 
 
-def gathered(data: bytes, places: Ints, width: int) -> npt.NDArray[np.void]:
+def gathered(data: bytes, places: Ints, width: int) -> Texts:
     """`width` bytes from each place on. Raises IndexError for a place that has not so many."""
     if len(data) < width or (len(places) and int(places.min()) < 0):
         raise IndexError
@@ -28,8 +40,38 @@ def gathered(data: bytes, places: Ints, width: int) -> npt.NDArray[np.void]:
 
 def has(data: bytes, places: Ints, wanted: bytes) -> Bools:
     """Whether `wanted` stands at each place."""
-    found: Bools = gathered(data, places, len(wanted)) == np.void(wanted)
+    return shows(gathered(data, places, len(wanted)), 0, wanted)
+
+
+def shows(texts: Texts, at: int, wanted: bytes) -> Bools:
+    """Whether `wanted` stands in each text, `at` bytes behind its beginning."""
+    return _all_of(_compared(texts, at, wanted))
+
+
+def expect_form(texts: Texts, form: bytes) -> None:
+    """Each text is as `form`, but where that has `ANY`."""
+    expect(_all_of(each for fixed in _FIXED.finditer(form) for each in _compared(texts, fixed.start(), fixed[0])))
+
+
+def _compared(texts: Texts, at: int, wanted: bytes) -> Iterator[Bools]:
+    """Eight bytes at a time, or as many as there are. The last may overlap those before."""
+    length = len(wanted)
+    width = next(width for width in (8, 4, 2, 1) if width <= length)
+    for offset in range(0, length, width):
+        start = min(offset, length - width)
+        yield numbers_in(texts, at + start, width) == int.from_bytes(wanted[start : start + width], "little")
+
+
+def _all_of(conditions: Iterator[Bools]) -> Bools:
+    found = next(conditions)
+    for each in conditions:
+        found &= each
     return found
+
+
+def numbers_in(texts: Texts, at: int, width: int) -> npt.NDArray[np.unsignedinteger]:
+    """The `width` bytes at `at` of each text as a number. Writing to it writes to the texts."""
+    return np.ndarray(len(texts), f"<u{width}", texts, at, (texts.itemsize,))
 
 
 def taken(data: bytes, starts: Ints, ends: Ints, *, present: Bools | None = None) -> pa.Array:

@@ -39,10 +39,12 @@ class Wanted:
         """The rows of a block that are wanted. What says that others were erased or retired is no message."""
         rows: Ints = np.flatnonzero(~layout.deletes)
         if self.keys is not None:
-            among = pc.is_in(key_column(block, layout, rows), value_set=pa.array(sorted(self.keys), pa.string()))
+            among = pc.is_in(
+                key_column(block.data, layout.only(rows)), value_set=pa.array(sorted(self.keys), pa.string())
+            )
             rows = rows[np.asarray(among)]
         if self.tag is not None:
-            tags = tags_column(block, layout, rows)
+            tags = tags_column(block.data, layout.only(rows))
             has_it = np.asarray(pc.equal(tags.flatten(), self.tag))
             rows = rows[np.unique(np.asarray(pc.list_parent_indices(tags))[has_it])]
         return rows
