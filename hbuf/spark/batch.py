@@ -16,6 +16,7 @@ from hbuf.spark.planning import Range, packed, place_at, ranges_between
 from hbuf.spark.pushdown import Bounds, bounds_of
 from hbuf.spark.task import read_ranges
 from hbuf.spark.telling import telling
+from hbuf.spark.worker import spare_waiting
 from hbuf.store.reader import Reader
 
 
@@ -32,6 +33,11 @@ class BatchReader(DataSourceReader):
         self._columns = columns
         self._options = options
         self._bounds = Bounds()
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """On a worker, for a task."""
+        self.__dict__.update(state)
+        spare_waiting()
 
     @telling()
     def partitions(self) -> list[InputPartition]:

@@ -21,6 +21,7 @@ from hbuf.spark.options import ReadOptions
 from hbuf.spark.planning import Range, packed, place_at, ranges_between
 from hbuf.spark.task import DataLoss, read_ranges
 from hbuf.spark.telling import telling
+from hbuf.spark.worker import spare_waiting
 from hbuf.store.reader import Reader
 
 Offsets = dict[str, int]
@@ -44,6 +45,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, object]:
         """Tasks get the columns and the options. What is open here stays here."""
         return {"_columns": self._columns, "_options": self._options, "_readers": {}, "_first": None, "_target": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """On a worker, for a task."""
+        self.__dict__.update(state)
+        spare_waiting()
 
     # What Spark asks on the driver
 
