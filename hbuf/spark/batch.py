@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from hbuf.arrow.wanted import Wanted
 from hbuf.spark.inputs import Input, find_inputs
 from hbuf.spark.options import ReadOptions
-from hbuf.spark.planning import Range, packed, place_at, ranges_between
+from hbuf.spark.planning import Range, place_at, ranges_between, tasks_of
 from hbuf.spark.pushdown import Bounds, bounds_of
 from hbuf.spark.task import read_ranges
 from hbuf.spark.telling import telling
@@ -41,10 +41,9 @@ class BatchReader(DataSourceReader):
 
     @telling()
     def partitions(self) -> list[InputPartition]:
-        split_bytes = self._options.split_bytes
         wanted = self._wanted()
         ranges = (each for one in find_inputs(self._options.paths) for each in self._ranges(one))
-        return [Part(task, wanted) for task in packed(ranges, split_bytes)]
+        return [Part(task, wanted) for task in tasks_of(ranges, self._options.split_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark asks for one partition without a value where there is none.
@@ -77,7 +76,7 @@ class BatchReader(DataSourceReader):
                 start = max(start, reader.first_at(bounds.first_us))
             if bounds.last_us is not None:
                 end = min(end, reader.first_at(bounds.last_us + 1))
-            yield from ranges_between(one, reader, start, end, options.split_bytes)
+            yield from ranges_between(one, reader, start, end)
 
 
 class PushdownReader(BatchReader):

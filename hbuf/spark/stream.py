@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from hbuf.errors import TryLater, UsageError
 from hbuf.spark.inputs import Input, find_inputs
 from hbuf.spark.options import ReadOptions
-from hbuf.spark.planning import Range, packed, place_at, ranges_between
+from hbuf.spark.planning import Range, place_at, ranges_between, tasks_of
 from hbuf.spark.task import DataLoss, read_ranges
 from hbuf.spark.telling import telling
 from hbuf.spark.worker import spare_waiting
@@ -86,9 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @telling()
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         self._look()
-        split_bytes = self._options.split_bytes
         ranges = (each for name in sorted(end) for each in self._ranges(name, start.get(name), end[name]))
-        return [Part(task) for task in packed(ranges, split_bytes)]
+        return [Part(task) for task in tasks_of(ranges, self._options.split_bytes)]
 
     def commit(self, end: Mapping[str, int]) -> None:
         """Nothing is kept here for a batch that was read."""
@@ -166,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(f"{name}: messages {max(reader.end_seq, start or first)} to {end - 1} are not there any more")
         if start is not None and start < min(first, end):
             self._lost(f"{name}: messages {start} to {min(first, end) - 1} were retired before they were read")
-        yield from ranges_between(one, reader, max(start or first, first), end, self._options.split_bytes)
+        yield from ranges_between(one, reader, max(start or first, first), end)
 
     def _lost(self, line: str) -> None:
         if self._options.fail_on_data_loss:

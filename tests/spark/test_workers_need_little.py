@@ -18,14 +18,14 @@ sys.meta_path.insert(0, Missing())
 
 from hbuf.spark.inputs import Input
 from hbuf.spark.options import parse_read_options
-from hbuf.spark.planning import ranges_between
+from hbuf.spark.planning import ranges_between, tasks_of
 from hbuf.spark.task import read_ranges
 from hbuf.store.reader import Reader
 
 options = parse_read_options({"path": sys.argv[1], "columns": "seq,time,id,key,tags,headers,body"})
 one = Input(sys.argv[1])
 with Reader(one.directory()) as reader:
-    ranges = list(ranges_between(one, reader, 1, reader.end_seq, 1000))
+    ranges = [each for task in tasks_of(ranges_between(one, reader, 1, reader.end_seq), 1000) for each in task]
 assert len(ranges) > 2, ranges
 for batch in read_ranges(ranges, options.columns, options):
     for row in batch.to_pylist():
