@@ -44,6 +44,8 @@ class Block:
     base: int
     data: bytes
     table: bytes  # the index entries
+    starts: Ints
+    ends: Ints
     holes: Sequence[tuple[int, int]]
 
     @property
@@ -54,20 +56,14 @@ class Block:
     def count(self) -> int:
         return len(self.table) // index.ENTRY_BYTES
 
-    @property
-    def starts(self) -> Ints:
-        return self.entries["offset"].astype(np.int64) - self.base
-
     def chunk(self) -> Chunk:
         """The same for reading record by record."""
         entries = index.parse_entries(self.table)
         return Chunk(self.first, self.base, self.data, entries, suspect=True, holes=self.holes)
 
-    def record(self, i: int) -> Record | None:
-        """Record `i`, or None where it is damaged."""
-        return Chunk(self.first + i, self.base, self.data, [index.parse_entry(self.table, i)], holes=self.holes).parse(
-            0
-        )
+    def first_record(self) -> Record | None:
+        """None where it is damaged."""
+        return Chunk(self.first, self.base, self.data, [index.parse_entry(self.table, 0)], holes=self.holes).parse(0)
 
 
 def cut_block(view: View, at: int, last: int) -> Block | None:
@@ -76,7 +72,7 @@ def cut_block(view: View, at: int, last: int) -> Block | None:
     table = bytes(memoryview(view.entries)[at * index.ENTRY_BYTES : end * index.ENTRY_BYTES])
     entries = np.frombuffer(table, _ENTRY)
     starts = entries["offset"].astype(np.int64)
-    ends = ends_of(entries, starts)
+    ends = starts + entries["section_length"] + entries["body_length"] + len(b"\r\n")
     base = int(starts[0])
     count = max(int(np.searchsorted(ends, base + BLOCK_BYTES, "right")), 1)
     entries, starts, ends = entries[:count], starts[:count], ends[:count]
@@ -85,12 +81,8 @@ def cut_block(view: View, at: int, last: int) -> Block | None:
     stretch = view.read(base, int(ends[-1]))
     if stretch is None:
         return None
-    return Block(view.number(at), base, stretch[0], table[: count * index.ENTRY_BYTES], stretch[1])
-
-
-def ends_of(entries: Entries, starts: Ints) -> Ints:
-    ends: Ints = starts + entries["section_length"] + entries["body_length"] + 2
-    return ends
+    data, holes = stretch
+    return Block(view.number(at), base, data, table[: count * index.ENTRY_BYTES], starts - base, ends - base, holes)
 
 
 def _join(entries: Entries, starts: Ints, ends: Ints, before: int) -> bool:

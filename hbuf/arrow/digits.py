@@ -1,4 +1,4 @@
-"""Numbers and times as records write them, for many at once: what is expected is made, and compared."""
+"""Numbers and times as records write them, for many at once: what is expected is made, and then compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbuf.arrow.block import Ints
-from hbuf.arrow.spans import Differs, Texts, expect, numbers_in
+from hbuf.arrow.spans import Differs, Texts, numbers_in, part_of
 
 _POWERS_OF_TEN = 10 ** np.arange(1, 19, dtype=np.int64)
 # What a number below ten thousand, or below a hundred, looks like: the first character is the lowest byte.
@@ -23,25 +23,27 @@ def digits_of(numbers: Ints) -> Ints:
     return np.searchsorted(_POWERS_OF_TEN, numbers, "right") + 1
 
 
-def expect_numbers(texts: Texts, end: int, numbers: Ints, width: int) -> None:
-    """Each text has its number, of `width` digits, before `end`. There are at least eight bytes before that."""
-    leading, last_eight = np.divmod(numbers, 10**8) if width > 8 else (None, numbers)
+def write_numbers(texts: Texts, end: int, numbers: Ints, width: int) -> None:
+    """Each number, of `width` digits, before `end`. At least eight bytes lie before that, the same in all texts."""
+    leading, last_eight = np.divmod(numbers, 10**8) if width > 8 else (numbers, numbers)
     high = last_eight // 10**4
-    expected = np.empty((len(numbers), 2), "<u4")
-    expected[:, 0], expected[:, 1] = _FOUR[high], _FOUR[last_eight - high * 10**4]
-    differing = numbers_in(texts, end - 8, 8) ^ expected.view("<u8")[:, 0]
-    expect(differing >> np.uint64(8 * max(8 - width, 0)) == 0)  # the first bytes are the lowest: those before it
-    if leading is not None:
-        expect_numbers(texts, end - 8, leading, width - 8)
+    fours = np.empty((len(numbers), 2), "<u4")
+    fours[:, 0], fours[:, 1] = _FOUR[high], _FOUR[last_eight - high * 10**4]
+    written, place = fours.view("<u8")[:, 0], numbers_in(texts, end - 8, 8)
+    if width < 8:  # the first bytes are the lowest: those before it stay
+        bits = np.uint64(8 * (8 - width))
+        written = (written >> bits << bits) | (place[:1] & np.uint64(2 ** int(bits) - 1))
+    place[:] = written
+    if width > 8:
+        write_numbers(texts, end - 8, leading, width - 8)
 
 
-def expect_times(texts: Texts, at: int, times_us: Ints) -> None:
-    """Each text has its time at `at`, but for the Z. Messages of one batch have one time: it is written once."""
+def write_times(texts: Texts, at: int, times_us: Ints) -> None:
+    """Each time at `at`, but for the Z. Messages of one batch have one time: how it looks is found out once."""
     new = np.ones(len(times_us), np.bool_)
     new[1:] = times_us[1:] != times_us[:-1]
-    expected = _written(times_us[new])[np.cumsum(new) - 1]
-    for offset, width in ((0, 8), (8, 8), (16, 8), (24, 2)):
-        expect(numbers_in(texts, at + offset, width) == numbers_in(expected, offset, width))
+    rows = np.flatnonzero(new)
+    part_of(texts, at, TIME_BYTES)[:] = np.repeat(_written(times_us[rows]), np.diff(rows, append=len(times_us)))
 
 
 def _written(times_us: Ints) -> Texts:

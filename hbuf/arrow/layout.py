@@ -1,10 +1,10 @@
 """Where the parts of each message of a block lie, from the index, compared with the records for all of them at once.
 
 The index is no evidence. A block whose records are not as its entries say has no layout, and is read record by
-record instead. What is compared: that the first and the last record are ones, with the numbers that they must have;
-that every record between begins, and its head, its header section and its body end, where they must; its number,
-its time, the length of its body, its key, where its tags are, and whether it is erased or encrypted. So a body that
-looks like records is none, whatever the index says. What a key, a tag, a header or an id says is looked at where a
+record instead. What is compared: that the first record is one, with the number that it must have; that every other
+begins as that does, and its head, its header section and its body end, where they must; its number, its time, the
+length of its body, its key, where its tags are, and whether it is erased or encrypted. So a body that looks like
+records is none, whatever the index says. What a key, a tag, a header or an id says is looked at where a
 column of it is made.
 """
 
@@ -16,9 +16,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hbuf.arrow.block import Block, Bools, Entries, Ints, ends_of
-from hbuf.arrow.digits import TIME_BYTES, digits_of, expect_numbers, expect_times
-from hbuf.arrow.spans import ANY, Differs, expect, expect_form, gathered, has, joined, shows, taken
+from hbuf.arrow.block import Block, Bools, Entries, Ints
+from hbuf.arrow.digits import TIME_BYTES, digits_of, write_numbers, write_times
+from hbuf.arrow.spans import (
+    ANY,
+    Differs,
+    Texts,
+    ends_line,
+    expect,
+    expect_form,
+    expect_same,
+    gathered,
+    has,
+    joined,
+    part_of,
+    shows,
+    taken,
+)
 from hbuf.format import index
 
 _KEY, _TAG = b"x-hbuf-key: ", b"x-hbuf-tag: "
@@ -29,8 +43,8 @@ _DATA_KEY = re.compile(rb"\nx-hbuf-data-key: ")
 _SALT, _GONE, _ID = b"\r\nx-hbuf-salt: ", b"\r\nx-hbuf-gone: ", b"\r\nx-hbuf-id: "
 ID_BYTES = 64
 _SALT_LINE_BYTES = len(_SALT) + 43
-_ID_LINE_BYTES = len(_ID) + ID_BYTES
-_SIG_LINE_BYTES = len(b"\r\nx-hbuf-sig: ") + 86
+_ID_KIND = np.dtype((np.void, ID_BYTES))
+_SIG, _SIG_BYTES = b"\r\nx-hbuf-sig: ", 86
 _BLANK_LINE = b"\r\n\r\n"
 
 
@@ -46,7 +60,7 @@ class Layout(NamedTuple):
     tags: Ints  # tag lines
     tags_ends: Ints
     headers_ends: Ints  # a client's own fields begin where the tags end
-    ids: Ints
+    ids: Texts
     bodies: Ints
     body_ends: Ints
 
@@ -70,18 +84,15 @@ def lay_out(block: Block) -> Layout | None:
 
 
 def _lay_out(block: Block) -> Layout:
-    entries, starts, data = block.entries, block.starts, block.data
-    ends = ends_of(entries, starts)
+    entries, starts, ends, data = block.entries, block.starts, block.ends, block.data
     heads, bodies = starts + entries["head_length"], starts + entries["section_length"]
     flags, times_us = entries["flags"], entries["time_us"].copy()
     deletes = (flags & index.FLAG_DELETE) != 0
-    expect(heads <= bodies)
-    expect(has(data, bodies - len(_BLANK_LINE), _BLANK_LINE) & has(data, ends - 2, b"\r\n"))
+    expect((heads <= bodies) & ends_line(data, ends))
     own = _check_starts(block, starts, deletes, times_us)
     encrypted = _encrypted(data, own, _check_lengths(data, heads, entries["body_length"].astype(np.int64)))
     expect(encrypted == ((flags & index.FLAG_ENCRYPTED) != 0))
-    ids = bodies - len(_BLANK_LINE) - ID_BYTES - np.where(flags & index.FLAG_SIGNED, _SIG_LINE_BYTES, 0)
-    fields_ends, erased = _trailers(data, heads, ids)
+    fields_ends, erased, ids = _trailers(data, heads, bodies, (flags & index.FLAG_SIGNED) != 0)
     expect(erased == ((flags & index.FLAG_ERASED) != 0))
     keys, key_ends, tags_ends = _fields(data, entries, starts, heads, fields_ends)
     tags = np.where(key_ends > keys, key_ends + 2, heads)
@@ -92,45 +103,55 @@ def _lay_out(block: Block) -> Layout:
 
 def _check_starts(block: Block, starts: Ints, deletes: Bools, times_us: Ints) -> Ints:
     """Checks how each record begins, with its number and its time. Returns where what follows begins."""
-    first, last = block.record(0), block.record(block.count - 1)
-    if first is None or last is None:
+    first = block.first_record()
+    if first is None:
         raise Differs
     opening = block.data[first.start : block.data.index(_SEQ, first.start) + len(_SEQ)]
     behind_method = opening[len(first.method) :]
     seqs = np.arange(block.first, block.first + block.count)
-    digits = digits_of(seqs)
     found = np.empty_like(starts)
     for method, are in ((b"POST", ~deletes), (b"DELETE", deletes)):
-        for width, rows in _alike(digits, are):
-            before = method + behind_method
+        before = method + behind_method
+        for width, rows in _alike(seqs, are):
             form = b"".join((before, ANY * width, _TIME, ANY * TIME_BYTES, b"Z\r\n"))
-            texts = gathered(block.data, starts[rows], len(form))
-            expect_form(texts, form)
-            expect_numbers(texts, len(before) + width, seqs[rows], width)
-            expect_times(texts, len(before) + width + len(_TIME), times_us[rows])
+            number_end = len(before) + width
+            expected = np.full(len(starts[rows]), np.void(form))
+            write_numbers(expected, number_end, seqs[rows], width)
+            write_times(expected, number_end + len(_TIME), times_us[rows])
+            expect_same(gathered(block.data, starts[rows], len(form)), expected)
             found[rows] = starts[rows] + len(form)
     return found
 
 
 def _check_lengths(data: bytes, heads: Ints, lengths: Ints) -> Ints:
     """Checks the lines that say how long the bodies are, with which the heads end. Returns where they begin."""
-    digits = digits_of(lengths)
-    for width, rows in _alike(digits, np.ones(len(lengths), np.bool_)):
+    found = np.empty_like(heads)
+    for width, rows in _alike(lengths, np.ones(len(lengths), np.bool_)):
         form = b"".join((_LENGTH, ANY * width, b"\r\n"))
-        texts = gathered(data, heads[rows] - len(form), len(form))
-        expect_form(texts, form)
-        expect_numbers(texts, len(_LENGTH) + width, lengths[rows], width)
-    return heads - 2 - digits - len(_LENGTH) + 2
+        starts = heads[rows] - len(form)
+        expected = np.full(len(starts), np.void(form))
+        write_numbers(expected, len(_LENGTH) + width, lengths[rows], width)
+        expect_same(gathered(data, starts, len(form)), expected)
+        found[rows] = starts + len(b"\r\n")
+    return found
 
 
-def _alike(digits: Ints, among: Bools) -> Iterator[tuple[int, Ints | slice]]:
+def _alike(numbers: Ints, among: Bools) -> Iterator[tuple[int, Ints | slice]]:
     """Each number of digits, with the rows that have so many: most blocks have one."""
-    for width in range(int(digits.min()), int(digits.max()) + 1):
-        these = among & (digits == width)
-        if these.all():
-            yield width, slice(None)
-        elif these.any():
-            yield width, np.flatnonzero(these)
+    if not among.any():
+        return
+    least, most = (len(str(number)) for number in (numbers.min(), numbers.max()))
+    for width in range(least, most + 1):
+        rows = _rows(among if least == most else among & (digits_of(numbers) == width))
+        if rows is not None:
+            yield width, rows
+
+
+def _rows(among: Bools) -> Ints | slice | None:
+    if among.all():
+        return slice(None)
+    rows = np.flatnonzero(among)
+    return rows if len(rows) else None
 
 
 def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
@@ -150,16 +171,28 @@ def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
     return encrypted
 
 
-def _trailers(data: bytes, heads: Ints, ids: Ints) -> tuple[Ints, Bools]:
-    """Checks the lines around each id. Returns where the trailers begin, and whether they say that fields are gone."""
-    starts = ids - len(_ID) - _SALT_LINE_BYTES
-    texts = gathered(data, starts, _SALT_LINE_BYTES + _ID_LINE_BYTES + len(b"\r\n"))
-    expect_form(texts, ANY * _SALT_LINE_BYTES + _ID + ANY * ID_BYTES + b"\r\n")
-    expect(heads <= ids - len(_ID) + 2)
-    has_room = starts + 2 >= heads
-    salted = has_room & shows(texts, 0, _SALT)
-    erased = np.zeros_like(salted) if salted.all() else has_room & shows(texts, 0, _GONE)
-    return np.where(salted | erased, starts, ids - len(_ID)) + 2, erased
+def _trailers(data: bytes, heads: Ints, bodies: Ints, signed: Bools) -> tuple[Ints, Bools, Texts]:
+    """Checks the lines around each id, to the end of the header section.
+
+    Returns where the trailers begin, whether they say that fields are gone, and the ids.
+    """
+    fields_ends, erased, ids = np.empty_like(bodies), np.zeros_like(signed), np.empty(len(bodies), _ID_KIND)
+    for signature, are in ((b"", ~signed), (_SIG + ANY * _SIG_BYTES, signed)):
+        rows = _rows(are)
+        if rows is None:
+            continue
+        form = b"".join((ANY * _SALT_LINE_BYTES, _ID, ANY * ID_BYTES, signature, _BLANK_LINE))
+        starts, first = bodies[rows] - len(form), heads[rows] - len(b"\r\n")
+        texts = gathered(data, starts, len(form))
+        expect_form(texts, form)
+        expect(first <= starts + _SALT_LINE_BYTES)
+        has_room = first <= starts
+        salted = has_room & shows(texts, 0, _SALT)
+        gone = has_room & shows(texts, 0, _GONE) if not salted.all() else ~salted
+        fields_ends[rows] = np.where(salted | gone, starts, starts + _SALT_LINE_BYTES) + len(b"\r\n")
+        erased[rows] = gone
+        ids[rows] = part_of(texts, _SALT_LINE_BYTES + len(_ID), ID_BYTES)
+    return fields_ends, erased, ids
 
 
 def _fields(data: bytes, entries: Entries, starts: Ints, heads: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:

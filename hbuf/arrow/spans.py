@@ -69,9 +69,29 @@ def _all_of(conditions: Iterator[Bools]) -> Bools:
     return found
 
 
+def expect_same(texts: Texts, expected: Texts) -> None:
+    """Byte for byte."""
+    found, wanted = texts.view(np.uint8), expected.view(np.uint8)
+    in_eights = len(found) // 8 * 8
+    expect(found[:in_eights].view(np.uint64) == wanted[:in_eights].view(np.uint64))
+    expect(found[in_eights:] == wanted[in_eights:])
+
+
+def ends_line(data: bytes, ends: Ints) -> Bools:
+    """Whether a line ends at each place. None is at less than 2."""
+    each = np.frombuffer(data, np.uint8)
+    found: Bools = (each[ends - 2] == ord("\r")) & (each[ends - 1] == ord("\n"))
+    return found
+
+
 def numbers_in(texts: Texts, at: int, width: int) -> npt.NDArray[np.unsignedinteger]:
     """The `width` bytes at `at` of each text as a number. Writing to it writes to the texts."""
     return np.ndarray(len(texts), f"<u{width}", texts, at, (texts.itemsize,))
+
+
+def part_of(texts: Texts, at: int, width: int) -> Texts:
+    """The same for more bytes, as they are."""
+    return np.ndarray(len(texts), f"V{width}", texts, at, (texts.itemsize,))
 
 
 def taken(data: bytes, starts: Ints, ends: Ints, *, present: Bools | None = None) -> pa.Array:
