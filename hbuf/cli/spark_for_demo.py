@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from hbuf.cli.spark_session import spark_is_installed
+from hbuf.cli.spark_session import set_up_of_checkout, spark_is_installed
 from hbuf.errors import Unavailable
 
 NAMES = {"spark": "Spark", "java": "Java 17 or newer"}  # what each extra brings
@@ -43,13 +42,12 @@ def missing_extras(environment: Mapping[str, str]) -> list[str]:
 
 def install(extras: Sequence[str]) -> str | None:
     """Adds them to the environment of this checkout. Returns why it did not, if so."""
-    checkout = Path(__file__).resolve().parents[2]
-    set_up = checkout / "bin/set_up.py"
-    if not set_up.is_file() or not Path(sys.prefix, "hbuf-ready").is_file():
+    set_up = set_up_of_checkout()
+    if set_up is None:
         return f"It is left out. To have it: pip install 'hbuf[{','.join(extras)}]'"
     python = os.path.realpath(sys.executable)  # outside of the environment that it changes
     for extra in extras:
-        command = [python, "-E", "-P", str(set_up), str(checkout), sys.prefix, extra]
+        command = [python, "-E", "-P", str(set_up), str(set_up.parents[1]), sys.prefix, extra]
         if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno()).returncode:
             return "It could not be fetched, and is left out."
     return None

