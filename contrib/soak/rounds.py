@@ -67,7 +67,8 @@ def run_round(seed: int, number: int, directory: Path | None) -> bool:
 
 def run_spark_round(seed: int, number: int, directory: Path | None) -> bool:
     plan, root = draw_spark_plan(seed), _make_root(directory)
-    what = f"{len(plan.inputs)} inputs, {plan.partitions} partitions; kills {' '.join(k.victim for k in plan.kills)}"
+    kills = " ".join(f"{kill.victim}{' in a commit' * kill.in_commit}" for kill in plan.kills)
+    what = f"{len(plan.inputs)} inputs, {plan.partitions} partitions; kills {kills}"
     return _run(SparkRound(plan, root), number, root, what)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 class Process(NamedTuple):
     pid: int
     command: tuple[str, ...]
+    parent: int
 
 
 def processes_of(session: int) -> list[Process]:
@@ -21,10 +22,10 @@ def processes_of(session: int) -> list[Process]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):  # it ends just now
                 # pid (program) state parent group session ...: a program's name may have blanks and brackets
-                state, _, _, of_session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
+                state, parent, _, of_session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
                 if int(of_session) == session and state not in "ZX":
                     words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
-                    found.append(Process(int(entry.name), tuple(words[:-1])))
+                    found.append(Process(int(entry.name), tuple(words[:-1]), int(parent)))
     return sorted(found)
 
 

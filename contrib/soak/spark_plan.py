@@ -16,15 +16,21 @@ VICTIMS = {
 }
 # Without these a driver is none.
 FATAL = ("jvm", "driver")
+# Who appends a batch, chunk by chunk; and Java waits for it.
+COMMITTING = ("jvm", "commit")
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Of whom, and when: so many batches after the last kill, or after the start where there are none."""
+    """Of whom, and when: so many batches after the last kill, or after the start where there are none.
+
+    Then so long; or, `in_commit`, so long after the next batch began to be appended. Few others hit that.
+    """
 
     victim: str
     batches: int
-    seconds: float  # and then so long
+    seconds: float
+    in_commit: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +58,7 @@ def draw_spark_plan(seed: int) -> SparkPlan:
 
 
 def _draw_kill(numbers: random.Random) -> Kill:
-    return Kill(numbers.choice(list(VICTIMS)), numbers.randint(0, 6), numbers.uniform(0, 1.5))
+    batches = numbers.randint(0, 6)
+    if numbers.random() < 0.5:
+        return Kill(numbers.choice(COMMITTING), batches, numbers.uniform(0, 0.03), in_commit=True)
+    return Kill(numbers.choice(list(VICTIMS)), batches, numbers.uniform(0, 1.5), in_commit=False)

@@ -23,7 +23,7 @@ from soak.check import check_buffer
 from soak.sessions import Process, kill_session, left_after, processes_of
 from soak.spark_check import check_stream
 from soak.spark_feeder import make_input
-from soak.spark_plan import FATAL, VICTIMS, SparkPlan
+from soak.spark_plan import FATAL, VICTIMS, Kill, SparkPlan
 
 _END_SECONDS = 180
 _CONTRIB = Path(__file__).resolve().parents[1]
@@ -80,8 +80,10 @@ class SparkRound:
         for kill in self.plan.kills:
             driver = self._running()
             self._wait_for_batches(kill.batches, driver)
+            if kill.in_commit:
+                self._wait_for(self._is_committing, driver, look_seconds=0.001)
             time.sleep(kill.seconds)
-            self._kill(kill.victim, driver, numbers)
+            self._kill(kill, driver, numbers)
             if kill.victim in FATAL:
                 self._wait(driver)
                 self._driver = None
@@ -105,9 +107,9 @@ class SparkRound:
         self._wait_for(started.exists, self._driver)
         return self._driver
 
-    def _kill(self, victim: str, driver: subprocess.Popen[bytes], numbers: random.Random) -> None:
+    def _kill(self, kill: Kill, driver: subprocess.Popen[bytes], numbers: random.Random) -> None:
         def killed() -> bool:
-            found = _victims(victim, driver.pid)
+            found = _victims(kill, driver.pid)
             if not found:
                 return False
             try:
@@ -117,18 +119,29 @@ class SparkRound:
             return True
 
         self._wait_for(killed, driver)
-        self._count(f"{victim} kills")
+        self._count(f"{kill.victim} kills")
+        if self._is_committing():
+            self._count("commits cut short")
+
+    def _is_committing(self) -> bool:
+        """A manifest is there from before the first chunk of a batch is appended until after the last."""
+        try:
+            return any(name.endswith(".manifest") for name in os.listdir(BufferDirectory(self.folder / "out").staging))
+        except FileNotFoundError:
+            return False  # nothing was staged yet
 
     def _wait_for_batches(self, count: int, driver: subprocess.Popen[bytes]) -> None:
         due = self._batches() + count
         self._wait_for(lambda: self._batches() >= due, driver)
 
-    def _wait_for(self, condition: Callable[[], bool], driver: subprocess.Popen[bytes]) -> None:
+    def _wait_for(
+        self, condition: Callable[[], bool], driver: subprocess.Popen[bytes], look_seconds: float = 0.02
+    ) -> None:
         deadline = time.monotonic() + _END_SECONDS
         while not condition():
             if driver.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the driver does not go on: {self._log.read_text()[-2000:]}")
-            time.sleep(0.02)
+            time.sleep(look_seconds)
 
     def _finish(self) -> None:
         code = self._wait(self._running())
@@ -173,5 +186,11 @@ class SparkRound:
         self.counts[what] = self.counts.get(what, 0) + 1
 
 
-def _victims(victim: str, session: int) -> list[Process]:
-    return [each for each in processes_of(session) if VICTIMS[victim] in {Path(word).name for word in each.command}]
+def _victims(kill: Kill, session: int) -> list[Process]:
+    word = VICTIMS[kill.victim]
+    found = [each for each in processes_of(session) if word in {Path(part).name for part in each.command}]
+    if not kill.in_commit:
+        return found
+    # Of two processes of one command the first only starts the others: what works is killed.
+    those = {each.pid for each in found}
+    return [each for each in found if each.parent in those] or found
