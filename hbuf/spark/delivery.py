@@ -71,11 +71,13 @@ class Delivery:
             self._send(batch, _planned(files, self.destination.settings(), whole))
         else:
             last = self._settle_manifest(self.producer, batch, files, whole)
-            for each in self.staging.manifest_batches():
-                manifest = self.staging.load_manifest(each)
-                if each <= batch and manifest is not None:
-                    self._send(each, manifest, last)
+            self._send_begun([each for each in self.staging.manifest_batches() if each <= batch], last)
         self.staging.remove_until(batch)
+
+    def finish(self, producer: bytes) -> None:
+        """Stores what is missing of batches that were begun. Nobody goes on with them: no file of theirs is left."""
+        self._send_begun(self.staging.manifest_batches(), self.destination.last_number(producer))
+        self.staging.remove_all()
 
     def _settle_manifest(self, producer: bytes, batch: int, files: Sequence[StagedFile], whole: bool) -> int:
         """What the batch consists of is on disk for good, unless all of it is stored. Returns the last number stored.
@@ -95,6 +97,12 @@ class Delivery:
         elif files:
             self.staging.save_manifest(batch, _planned(files, self.destination.settings(), whole))
         return last
+
+    def _send_begun(self, batches: Sequence[int], last: int) -> None:
+        for batch in batches:
+            manifest = self.staging.load_manifest(batch)
+            if manifest is not None:  # another driver may have finished it meanwhile
+                self._send(batch, manifest, last)
 
     def _send(self, batch: int, manifest: Manifest, last: int = -1) -> None:
         """Appends those chunks whose number is greater than `last`."""

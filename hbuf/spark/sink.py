@@ -18,7 +18,7 @@ from hbuf.errors import HbufError, UsageError
 from hbuf.format.fields import encode_producer
 from hbuf.spark.delivery import MOST_BATCHES
 from hbuf.spark.staging import StagedFile
-from hbuf.spark.target import Target, target_of
+from hbuf.spark.target import Target, target_in_directory, target_of
 
 # Spark tells a task which query and batch it works for in these properties, and in no other way.
 QUERY_PROPERTY = "sql.streaming.queryId"
@@ -43,7 +43,7 @@ class HbufStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         query, batch = _task_property(QUERY_PROPERTY), int(_task_property(BATCH_PROPERTY))
-        return _stage(self._target, f"spark-{query}", batch, iterator)
+        return _stage(self._target, _sender_of(query), batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         staged = _staged(messages)
@@ -99,6 +99,18 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         if "producer" in options or "batch" in options:
             raise UsageError("the options producer and batch are not for a stream: it has its own")
     return HbufStreamWriter(target)
+
+
+def finish_stream(path: str, options: Mapping[str, str], query: str) -> None:
+    """What a query had begun to append is stored, for one that nobody will start again."""
+    target, sender = target_in_directory(path, options), _sender_of(query)
+    producer = encode_producer(sender)
+    with target.delivery(sender, producer) as delivery:
+        delivery.finish(producer)
+
+
+def _sender_of(query: str) -> str:
+    return f"spark-{query}"
 
 
 def _stage(target: Target, sender: str, batch: int, batches: Iterator[pa.RecordBatch]) -> Staged:

@@ -138,6 +138,9 @@ class Staging:
         """All of this batch and of those before it is gone: also what no manifest came to name."""
         self.remove([name for name, of in self._files() if of <= batch])
 
+    def remove_all(self) -> None:
+        self.remove([name for name, _ in self._files()])
+
     def _files(self) -> list[tuple[str, int]]:
         """Names and batches of the sender's files."""
         found = ((name, _NAME.fullmatch(name)) for name in os.listdir(self._directory))

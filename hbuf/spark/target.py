@@ -90,12 +90,12 @@ def target_of(options: Mapping[str, str], schema: StructType, overwrite: bool) -
         if overwrite:
             raise UsageError("is only appended to", hint="use mode('append'), or outputMode('append')")
         check_columns(to_arrow_schema(schema, timezone="UTC"))
-        return _target_on_server(path, options) if of_server else _target(path, options)
+        return _target_on_server(path, options) if of_server else target_in_directory(path, options)
     except HbufError as error:
         raise _told(error, "" if of_server and "@" in path else path) from None  # it may have a password in it
 
 
-def _target(path: str, options: Mapping[str, str]) -> Target:
+def target_in_directory(path: str, options: Mapping[str, str]) -> Target:
     for name in _OF_SERVER:
         if name in options:
             raise UsageError(f"option {name} is for a URL, and this is a directory")

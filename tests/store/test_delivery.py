@@ -22,7 +22,7 @@ from hbuf.store import fsops
 from hbuf.store.directory import BufferDirectory
 from hbuf.store.writer import Writer
 
-from .staged_batches import bodies_in, deliver, expected, prepare, stage, staging_in
+from .staged_batches import QUERY, bodies_in, deliver, expected, prepare, stage, staging_in
 
 
 @pytest.fixture
@@ -55,6 +55,17 @@ def test_without_rows_a_batch_that_has_a_manifest_is_finished(here: Path) -> Non
     save_manifest_only(here, 0, "first")
     deliver(here, 0, [])
     assert bodies_in(here) == expected(0, "first")
+
+
+def test_what_was_begun_is_finished_for_a_query_that_nobody_goes_on_with_and_no_file_of_it_is_left(here: Path) -> None:
+    save_manifest_only(here, 0, "first")
+    stage(here, "second", 0)
+    stage(here, "first", 1)  # it came to no manifest: nothing of it was stored, and nothing is
+    with Writer(BufferDirectory(here / "orders")) as writer:
+        for _ in range(2):
+            Delivery(IntoDirectory(writer), staging_in(here), QUERY.encode(), 0).finish(QUERY.encode())
+            assert bodies_in(here) == expected(0, "first")
+            assert staged(here) == []
 
 
 def test_a_batch_that_is_lower_than_the_last_stores_nothing(here: Path) -> None:

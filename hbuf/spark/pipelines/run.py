@@ -27,6 +27,8 @@ from hbuf.spark.pipelines.model import Pipeline, Stage
 from hbuf.spark.pipelines.reasons import reason_of
 from hbuf.spark.pipelines.state import LastRun, StageState, stage_state
 from hbuf.spark.pipelines.status import has_work, next_numbers
+from hbuf.spark.sink import finish_stream
+from hbuf.store.fsops import os_errors
 
 _LOOK_SECONDS = 0.1
 _FIRST_PAUSE_SECONDS = 1.0
@@ -86,7 +88,7 @@ class Runner:
 
     def has_work(self) -> bool:
         """Whether a round would do something now."""
-        return any(self._is_due(stage) for stage in self._pipeline.stages.values())
+        return any(self._may_be_due(stage) for stage in self._pipeline.stages.values())
 
     def is_stuck(self) -> bool:
         """Whether no stage is left that could run."""
@@ -107,6 +109,12 @@ class Runner:
     def _state(self, stage: Stage) -> StageState:
         return stage_state(self._pipeline, stage.name)
 
+    def _may_be_due(self, stage: Stage) -> bool:
+        try:
+            return self._is_due(stage)
+        except (HbufError, OSError):
+            return stage.name not in self.failures  # its turn tells what is the matter
+
     def _is_due(self, stage: Stage) -> bool:
         state = self._state(stage)
         if self._held_by(stage.name):
@@ -123,11 +131,13 @@ class Runner:
     def _take_turn(self, name: str) -> None:
         stage = self._pipeline.stages[name]
         try:
-            if self.stop.is_set() or not self._is_due(stage):
-                return
-            self._prepare(stage)
+            with os_errors(self._state(stage).folder):
+                if self.stop.is_set() or not self._is_due(stage):
+                    return
+                self._prepare(stage)
         except HbufError as error:
-            self._fail(stage, Failure(error.message, error.exit_code), 1)
+            if name not in self.failures:
+                self._fail(stage, Failure(error.message, error.exit_code), 1)
             return
         for attempt in range(1, self._pipeline.retries + 2):
             try:
@@ -153,6 +163,9 @@ class Runner:
         request = state.rerun_request()
         if request is not None:
             self.failures.pop(stage.name, None)
+            query = state.query()
+            if query is not None:
+                finish_stream(str(stage.output), stage.output_options, query)
             state.begin_rerun(request)
             self._log.append(stage.name, "rerun", place=request.place, start=request.start)
         elif state.is_new() and "from" in stage.input_options:

@@ -115,6 +115,16 @@ class StageState:
     def checkpoint(self) -> Path:
         return self.folder / f"checkpoint-{self.current().checkpoint}"
 
+    def query(self) -> str | None:
+        """By what id Spark knows the query of this checkpoint; None before its first."""
+        try:
+            query: str = json.loads((self.checkpoint() / "metadata").read_bytes())["id"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise Damaged(f"{self.checkpoint()}/metadata: is damaged") from None
+        return query
+
     def progress(self) -> Progress:
         """What Spark has written down: the newest batch whose places it knows, and whether that one is finished."""
         checkpoint = self.checkpoint()

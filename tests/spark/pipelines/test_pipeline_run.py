@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import hbuf
+from hbuf.ops.set import read_settings
+from hbuf.spark.delivery import CHUNKS_A_BATCH
 from hbuf.spark.pipelines.follow import Follower
 from hbuf.spark.pipelines.graph import descendants
 from hbuf.spark.pipelines.inputs import settled
 from hbuf.spark.pipelines.model import Pipeline
 from hbuf.spark.pipelines.prepare import prepared
-from hbuf.spark.pipelines.run import Runner
+from hbuf.spark.pipelines.run import Failure, Runner
 from hbuf.spark.pipelines.state import RerunRequest, stage_state
 from hbuf.spark.pipelines.status import pipeline_status
+from hbuf.spark.staged_file import PieceLimits
+from hbuf.spark.staging import Manifest, PieceRange, Staging, sender_of
 
 if TYPE_CHECKING:
     from spark.pipelines.conftest import Bodies, Fill, Load, Module
@@ -155,6 +161,53 @@ def test_rerun_appends_the_results_again_from_a_place_on(
     run_once(pipeline)
     assert bodies("upper") == ["ONE", "TWO", "THREE", "TWO", "THREE", "FOUR"]
     assert bodies("other") == ["ONE", "TWO", "THREE", "FOUR"]
+
+
+def test_rerun_finishes_the_batch_that_was_half_appended_before_it(
+    load: Load, fill: Fill, bodies: Bodies, run_once: RunOnce, tmp_path: Path
+) -> None:
+    fill("orders", ["one", "two", "three"])
+    pipeline = load(stage("upper", UPPER))
+    run_once(pipeline)
+    state = stage_state(pipeline, "upper")
+    append_half(tmp_path / "upper", f"spark-{state.query()}", 1, ["FOUR", "FIVE"])
+    assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR"]
+    state.ask_for_rerun(RerunRequest("some id", "last", settled(pipeline.stages["upper"].inputs, "last")))
+    assert run_once(pipeline).failures == {}
+    assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR", "FIVE", "THREE"]
+    assert os.listdir(tmp_path / "upper/staging") == []
+
+
+def append_half(buffer: Path, sender: str, batch: int, rows: list[str]) -> None:
+    """As when the driver dies between the two chunks of a batch: each has a row."""
+    staging = Staging(buffer / "staging", sender_of(read_settings(str(buffer)).uuid, sender))
+    file = staging.stage(batch, 0, [pa.record_batch({"body": rows})], PieceLimits(1, 1))
+    assert file is not None
+    staging.save_manifest(batch, Manifest(tuple((PieceRange(file.name, i, i + 1),) for i in range(len(rows)))))
+    with hbuf.open(buffer) as opened:
+        opened.append(rows[0].encode(), producer=sender, producer_seq=batch * CHUNKS_A_BATCH)
+
+
+def test_stage_whose_state_cannot_be_used_fails_alone_and_goes_on_when_it_can(
+    load: Load, fill: Fill, bodies: Bodies, spark: SparkSession, tmp_path: Path
+) -> None:
+    fill("orders", ["one"])
+    pipeline = load(stage("upper", UPPER) + stage("copied", "select body from input"))
+    folder = stage_state(pipeline, "upper").folder
+    folder.parent.mkdir(parents=True)
+    folder.write_text("not a directory")
+    with prepared(pipeline, spark) as runner:
+        assert runner.has_work()
+        runner.round()
+        assert runner.failures["upper"] == Failure(f"{folder}/rerun.json: Not a directory", 66)
+        assert not runner.has_work()
+        runner.round()
+    assert [event for name, event in log_of(pipeline) if name == "upper"] == ["failed"]
+    assert (bodies("upper"), bodies("copied")) == ([], ["one"])
+    folder.unlink()
+    with prepared(pipeline, spark) as runner:
+        runner.round()
+    assert bodies("upper") == ["ONE"]
 
 
 def test_stage_that_failed_stays_so_until_it_is_rerun(
