@@ -158,7 +158,6 @@ def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
     """Those that have a line that names a data key among a head's own, which lie between `starts` and `ends`."""
     encrypted = np.zeros(len(starts), np.bool_)
     expect(starts <= ends)
-    expect(starts <= ends)
     [with_own] = np.nonzero(starts < ends)
     if not len(with_own):
         return encrypted

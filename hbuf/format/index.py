@@ -92,7 +92,7 @@ def parse_entry(data: bytes | bytearray, i: int) -> Entry:
     return Entry._make(ENTRY.unpack_from(data, i * ENTRY_BYTES))
 
 
-def parse_entries(data: bytes | memoryview) -> list[Entry]:
+def parse_entries(data: bytes | bytearray | memoryview) -> list[Entry]:
     return list(map(Entry._make, ENTRY.iter_unpack(data)))
 
 

@@ -14,6 +14,7 @@ import contextlib
 import gc
 import os
 import socket
+from functools import cache
 
 from pyspark import TaskContext
 
@@ -25,8 +26,13 @@ def spare_waiting() -> None:
     for number in _open_files():
         with contextlib.suppress(OSError):  # it is no socket, or is closed by now
             _acknowledge_at_once(number)
-    if not gc.get_freeze_count():
-        gc.freeze()
+    _pass_over_modules()
+
+
+@cache
+def _pass_over_modules() -> None:
+    """Once. To ask how many objects are passed over already takes as long as to look through them."""
+    gc.freeze()
 
 
 def _open_files() -> list[int]:

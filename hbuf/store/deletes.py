@@ -49,7 +49,7 @@ def _listed_deletes(directory: BufferDirectory, first: int, segment: SegmentFile
     return found
 
 
-def _delete_places(entries: bytes) -> Iterator[int]:
+def _delete_places(entries: bytearray) -> Iterator[int]:
     flags = index.delete_flags(entries)
     at = flags.find(1)
     while at >= 0:

@@ -40,10 +40,12 @@ class IndexFile:
         """Whether a page of it never got to disk: it reads as zeros, and no entry is that."""
         return _HOLE in self.entries(self.count // SYNC_EVERY * SYNC_EVERY)
 
-    def entries(self, start: int = 0) -> bytes:
-        """The entries from `start` on, as they are stored."""
+    def entries(self, start: int = 0) -> bytearray:
+        """The entries from `start` on, as they are stored. There may be megabytes: they are read to where they stay."""
         size = index.ENTRY_BYTES
-        return pread_all(self.fd, (self.count - start) * size, index.HEADER_BYTES + start * size)
+        data = bytearray((self.count - start) * size)
+        del data[_pread_into(self.fd, data, index.HEADER_BYTES + start * size) :]
+        return data
 
 
 @contextlib.contextmanager
@@ -90,6 +92,15 @@ def pread_all(fd: int, length: int, offset: int) -> bytes:
         parts.append(data)
         got += len(data)
     return b"".join(parts)
+
+
+def _pread_into(fd: int, data: bytearray, offset: int) -> int:
+    """Fills `data` with what is at `offset`. Returns how much there was: less where the file ends."""
+    got = 0
+    with memoryview(data) as view:
+        while got < len(data) and (count := os.preadv(fd, [view[got:]], offset + got)):
+            got += count
+    return got
 
 
 def _header(fd: int) -> index.Header | None:

@@ -39,7 +39,7 @@ class SegmentMessages:
         self._segment = open_segment(directory, first)
         try:
             self._opening = read_opening(self._segment, self._where)
-            self._entries = b""
+            self._entries = bytearray()
             self._listed_end = first  # one more than the last number of the index
             self._numbers: dict[int, int] | None = None  # places in `_entries`, where a scan found them
             with opened_index(directory.index(first), first) as listed:
@@ -118,7 +118,7 @@ class SegmentMessages:
         for window in windows(self._segment, self._opening.length, self._segment.length, self.first - 1):
             numbers += [record.seq for record in window.records if record.seq]
             entries += builder.encode_entries(window.records, window.base)
-        self._entries = bytes(entries)
+        self._entries = entries
         self._numbers = {seq: place for place, seq in reversed(list(enumerate(numbers)))}
 
     def _id_before(self, located: Located) -> bytes:

@@ -162,7 +162,11 @@ class View:
         if not is_there and not index.joins(index.parse_entries(known.entries()), self.start):
             return False
         if known.header.durable_length > self.shown:
-            self.entries += known.entries(self.count)
+            more = known.entries(self.count)
+            if self.entries:
+                self.entries += more
+            else:
+                self.entries = more
             self.shown = known.header.durable_length
         return True
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark import TaskContext
 
+from hbuf.spark import worker
 from hbuf.spark.batch import BatchReader
 from hbuf.spark.stream import StreamReader
 
@@ -27,6 +28,7 @@ def connection() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def thawed() -> Iterator[None]:
+    worker._pass_over_modules.cache_clear()
     yield
     gc.unfreeze()
 
