@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # A shell starts what it puts into the background with SIGINT ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A Java that is started for seconds need not compile as for hours. It is asked for all that tests start.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 _MEMORY = Path("/dev/shm")
 
 

@@ -73,7 +73,7 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
         found |= servers.enter_context(serve_nats(directory))
         found |= servers.enter_context(serve_hbufd(directory))
         numbers = (options.messages, options.repeat, options.seconds, options.buffers, options.live_messages)
-        place = Place(directory, found, *numbers, warm_up=not options.quick)
+        place = Place(directory, found, *numbers, warm_ups=int(not options.quick))
         for group in options.only or GROUPS:
             print(f"bench: {group}", file=sys.stderr)
             rows += GROUPS[group](place)

@@ -50,7 +50,7 @@ class _Runs:
         self._runs[name] = partial(self._place.append_alone, _ALONE[name], batch)
 
     def rows(self, group: str, besides: Mapping[str, tuple[str, ...]]) -> list[Row]:
-        found = in_turns(self._runs, self._place.repeats, warm_up=self._place.warm_up)
+        found = in_turns(self._runs, self._place.repeats, warm_ups=self._place.warm_ups)
         return [
             rate_row(group, ours, found[ours], beside, found.get(beside), 1, "messages/s")
             for ours, others in besides.items()
@@ -60,7 +60,7 @@ class _Runs:
     def median(self, name: str, value: Callable[[Measured], float]) -> float | None:
         """Without the run that warmed up; None of what is not installed."""
         return (
-            statistics.median(map(value, self._measured[name][int(self._place.warm_up) :]))
+            statistics.median(map(value, self._measured[name][self._place.warm_ups :]))
             if name in self._measured
             else None
         )

@@ -43,7 +43,7 @@ class Place:
     seconds: float  # the most of a run
     buffers: int  # when there are many
     live_messages: int
-    warm_up: bool
+    warm_ups: int
     _made: int = field(default=0)
 
     def append(self, server: Server, *, clients: int, batch: int = 1, sign: bool = False) -> Measured:

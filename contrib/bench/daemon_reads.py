@@ -30,7 +30,7 @@ def read_rows(place: Place) -> list[Row]:
     }
     reads = {name: (lambda read=read: _timed(read())) for name, read in runs.items()}
     found = in_turns(
-        reads | {_FILES: lambda: _timed(read_files(files))}, place.repeats, quick=[_FILES], warm_up=place.warm_up
+        reads | {_FILES: lambda: _timed(read_files(files))}, place.repeats, quick=[_FILES], warm_ups=place.warm_ups
     )
     group = f"read {filled.messages:,} messages, {megabytes:,.0f} MB"
     return [

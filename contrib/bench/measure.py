@@ -74,19 +74,19 @@ def run_process(
 
 
 def in_turns(
-    runs: Mapping[str, Callable[[], Ran]], repeats: int, *, quick: Collection[str] = (), warm_up: bool = True
+    runs: Mapping[str, Callable[[], Ran]], repeats: int, *, quick: Collection[str] = (), warm_ups: int = 1
 ) -> dict[str, Samples]:
     """Runs each in turn, `repeats` times, so that whatever else the machine does meets all of them alike.
 
-    One turn more comes first, to warm up. What is `quick` runs several times a turn: a copy of 100 MB with its
+    More turns come first, to warm up. What is `quick` runs several times a turn: a copy of 100 MB with its
     sync took 60 ms once and 300 ms the next time.
     """
     found: dict[str, list[Ran]] = {name: [] for name in runs}
-    for turn in range(0 if warm_up else 1, repeats + 1):
+    for turn in range(-warm_ups, repeats):
         for name, run in runs.items():
-            times = repeats if name in quick and turn else 1
+            times = repeats if name in quick and turn >= 0 else 1
             ran = [run() for _ in range(times)]
-            if turn:
+            if turn >= 0:
                 found[name] += ran
     return {name: Samples(each) for name, each in found.items()}
 

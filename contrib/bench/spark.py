@@ -1,6 +1,7 @@
 """contrib/bench/run spark: buffers as DataFrames, beside text of the same bodies and Parquet of the same columns.
 
-read    every row and column, to nowhere: warm, with the files in memory, and cold, after they were dropped from it
+read    every row and column, to nowhere: warm, with the files in memory and the code compiled, and cold, after the
+        files were dropped from memory
 write   a DataFrame of bodies into a buffer, beside Parquet, each from the same text
 stream  a buffer into another by a stream that ends, exactly once, beside a Parquet sink, which is so too
 """
@@ -22,6 +23,9 @@ from bench.measure import Ran, Samples, in_turns, run_process
 from bench.options import parse_options
 from bench.programs import hbuf_program
 from bench.table import Row, rate_row
+
+# So many turns for each that is measured: Java is half as fast again when it has compiled what is run often.
+_WARM_UPS = 3
 
 HBUF, BODIES, TEXT, PARQUET = "hbuf", "hbuf, bodies alone", "spark.read.text", "Parquet"
 
@@ -60,7 +64,9 @@ class _Bench:
     def rows(self) -> list[Row]:
         group = f"{self.count:,} messages of {self.size} bytes"
         reads = self._reads()
-        warm = in_turns({name: _timed(read) for name, (read, _) in reads.items()}, self.material.repeats)
+        repeats = self.material.repeats
+        warm_reads = {name: _timed(read) for name, (read, _) in reads.items()}
+        warm = in_turns(warm_reads, repeats, warm_ups=_WARM_UPS * repeats)
         cold = in_turns({name: _timed(read, dropping=path) for name, (read, path) in reads.items()}, self._repeats)
         rows = _read_rows(group, "read", warm, self.count) + _read_rows(group, "read cold", cold, self.count)
         for what, works in (("write", self._writes()), ("stream", self._streams())):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -70,14 +72,28 @@ def _run_command(fds: list[int]) -> int:
     except OSError as error:
         complain(NAME, f"{_COMMAND[0]}: {error.strerror}")
         return 127 if isinstance(error, FileNotFoundError) else 126
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, frame: process.send_signal(received))
-    while True:
-        try:
-            code = process.wait()
-            return code if code >= 0 else 128 - code
-        except KeyboardInterrupt:
-            continue  # the command got it too, and decides
+    with _signals_left_to(process):
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+@contextlib.contextmanager
+def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The command decides what comes of a signal. A ^C comes to it by itself.
+
+    No handler raises: in the moment in which the command ends, Python would lose its exit code, and say 0.
+    """
+
+    def pass_on(number: int, _: object) -> None:
+        if number != signal.SIGINT:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _release(hold: Holding) -> bool:

@@ -276,7 +276,9 @@ def checked(checkout: Checkout) -> Checkout:
 def test_bin_test_runs_every_check(checked: Checkout) -> None:
     result = checked.run(checked.root / "bin/test")
     assert result.returncode == 0
-    assert result.stdout.splitlines() == ["ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"]
+    *checks, tests = result.stdout.splitlines()
+    assert checks == ["ruff check", "ruff format --check", "mypy", "lint-imports"]
+    assert tests == "pytest -n auto --maxprocesses 4 --dist loadgroup"
 
 
 def test_bin_test_stops_at_the_first_check_that_fails(checked: Checkout) -> None:

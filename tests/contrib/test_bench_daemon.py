@@ -120,9 +120,10 @@ def test_live_readers_have_percentiles_from_before_the_append(measured: dict[str
             assert 0 < times["seen, p50"] <= times["seen, p99"]
 
 
-def test_a_profile_names_where_the_daemon_spends_its_time(tmp_path: Path) -> None:
-    file, work = tmp_path / "profile", tmp_path / "work"
-    work.mkdir()
+def test_a_profile_names_where_the_daemon_spends_its_time(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file, work = tmp_path / "profile", tmp_path_factory.mktemp("w")  # a socket's path must be short
     done = subprocess.run(
         [BENCH, "daemon", "--quick", "--profile", file, "--dir", work],
         stdin=subprocess.DEVNULL,

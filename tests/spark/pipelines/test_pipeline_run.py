@@ -31,7 +31,7 @@ from hbuf.spark.staging import Manifest, PieceRange, Staging, sender_of
 if TYPE_CHECKING:
     from spark.pipelines.conftest import Bodies, Fill, Load, Module
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 120
 RunOnce = Callable[[Pipeline], Runner]
 
 UPPER = "select key, upper(decode(body, 'UTF-8')) as body from input"
