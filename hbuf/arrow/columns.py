@@ -36,10 +36,17 @@ _NO_TEXTS = pa.array([], pa.string())
 
 
 def columns_of(
-    block: Block, layout: Layout, rows: Ints, names: Sequence[str], tenant: str, buffer: str
+    block: Block,
+    layout: Layout,
+    rows: Ints,
+    names: Sequence[str],
+    tenant: str,
+    buffer: str,
+    opened: pa.Array | None = None,
 ) -> list[pa.Array]:
     """The columns `names` of the messages at `rows` of a block.
 
+    With `opened` these are their bodies: all that are not erased could be opened.
     Raises Differs, or pyarrow's ArrowInvalid, where a key, a tag, a header or an id is not what one may be.
     """
     data, chosen, count = block.data, layout.only(rows), len(rows)
@@ -52,9 +59,9 @@ def columns_of(
         "key": lambda: key_column(data, chosen),
         "tags": lambda: tags_column(data, chosen),
         "headers": lambda: _headers_column(data, chosen),
-        "body": lambda: _bodies_column(data, chosen),
+        "body": lambda: _bodies_column(data, chosen) if opened is None else opened,
         "erased": lambda: pa.array(chosen.erased),
-        "encrypted": lambda: pa.array(chosen.encrypted),
+        "encrypted": lambda: pa.array(chosen.encrypted if opened is None else chosen.encrypted & chosen.erased),
     }
     return [made[name]() for name in names]
 

@@ -42,7 +42,8 @@ _DATA_KEY = re.compile(rb"\nx-hbuf-data-key: ")
 # Each stands in a line of its own: a field's value may say the same.
 _SALT, _GONE, _ID = b"\r\nx-hbuf-salt: ", b"\r\nx-hbuf-gone: ", b"\r\nx-hbuf-id: "
 ID_BYTES = 64
-_SALT_LINE_BYTES = len(_SALT) + 43
+SALT_AT, SALT_CHARACTERS = len(_SALT) - len(b"\r\n"), 43  # in a salt's line
+_SALT_LINE_BYTES = len(_SALT) + SALT_CHARACTERS
 _ID_KIND = np.dtype((np.void, ID_BYTES))
 _SIG, _SIG_BYTES = b"\r\nx-hbuf-sig: ", 86
 _BLANK_LINE = b"\r\n\r\n"

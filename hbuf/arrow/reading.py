@@ -10,6 +10,7 @@ import pyarrow as pa
 from hbuf.arrow.block import Block, cut_block
 from hbuf.arrow.columns import SCHEMA, columns_of
 from hbuf.arrow.layout import lay_out
+from hbuf.arrow.opened import opened_bodies
 from hbuf.arrow.spans import Differs
 from hbuf.arrow.wanted import EVERYTHING, Wanted
 from hbuf.format.message import Message, message_of
@@ -55,13 +56,17 @@ class ColumnReader:
                 yield batch
 
     def _in_columns(self, block: Block) -> pa.RecordBatch | None:
-        layout = lay_out(block)
-        if layout is None or (self._opener is not None and np.any(layout.encrypted)):
+        layout, opened = lay_out(block), None
+        if layout is None:
             return None
         directory = self._reader.directory
         try:
             rows = self._wanted.rows(block, layout)
-            columns = columns_of(block, layout, rows, self._names, directory.tenant, directory.name)
+            if self._opener is not None and np.any(layout.encrypted):
+                opened = opened_bodies(block, layout, rows, self._opener)
+                if opened is None:
+                    return None
+            columns = columns_of(block, layout, rows, self._names, directory.tenant, directory.name, opened)
         except (Differs, pa.ArrowInvalid):
             return None  # a key, a tag, a header or an id is none: its message is damaged
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)

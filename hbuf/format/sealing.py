@@ -23,6 +23,7 @@ from hbuf.format.chain import Hasher
 from hbuf.format.keys import PublicKey, fingerprint
 
 DATA_KEY_BYTES = 32
+HASH_CHARACTERS = 64  # of a data key's hash
 TAG_BYTES = 16  # that a stored body is longer
 
 Seal = Callable[[bytes, bytes, bytes, bytes], bytes]  # of salt, head, fields and body: the stored body

@@ -14,6 +14,7 @@ from hbuf.format.chain import COMMITTED, IDENTIFIED
 from hbuf.format.index import FLAG_ENCRYPTED, Entry
 from hbuf.format.scan import Record
 from hbuf.format.sealing import (
+    HASH_CHARACTERS,
     DataKeyLine,
     Open,
     Recipient,
@@ -56,6 +57,23 @@ class Opener:
     def concerns(self, chunk: Chunk) -> bool:
         """Whether any message of a chunk may be encrypted. The index is not asked: it is no evidence."""
         return _LINE in chunk.data
+
+    def body(self, seq: int, salt: bytes, head: bytes, fields: bytes, stored: bytes) -> bytes | None:
+        """The body of a message by itself. None where it does not open, for whatever reason: `open` tells it."""
+        at = head.find(_LINE) + len(_LINE)
+        open_body = self._opens.get(head[at : at + HASH_CHARACTERS])
+        if open_body is None:
+            line = parse_data_key_line(head)
+            if line is None:
+                return None
+            try:
+                open_body = self._open_with(line, seq)
+            except HbufError:
+                return None
+        try:
+            return open_body(salt, head, fields, stored)
+        except ValueError:
+            return None  # the salt is none
 
     def open(self, chunk: Chunk, places: Iterable[int]) -> tuple[Chunk, list[int]]:
         """The chunk with plain bodies at `places`, and those of them that can be read."""
@@ -170,22 +188,25 @@ def _with_bodies(chunk: Chunk, opened: dict[int, tuple[Record, bytes]]) -> Chunk
 
 
 def _plain(data: bytes, record: Record, body: bytes, entry: Entry) -> tuple[bytes, Entry]:
-    """A record with a plain body, its length, and no line that says otherwise; and its entry."""
+    """A record with a plain body, its length, and no line that says otherwise; and its entry.
+
+    The lengths are the record's own: those of the entry may be wrong.
+    """
     head = data[record.start : record.head_end]
     length_at = head.rindex(b"content-length: ")
     plain_head = without_data_key_line(head[:length_at]) + b"content-length: %d\r\n" % len(body)
-    shorter = len(head) - len(plain_head)
-    time_us, offset, _, section_length, head_length, key_offset, key_length, tags_length, flags, id_start = entry
+    start = record.start + len(head) - len(plain_head)
+    (key_start, key_end), (tags_start, tags_end) = record.key, record.tags
     new = Entry(
-        time_us,
-        offset,
+        entry.time_us,
+        entry.offset,
         len(body),
-        section_length - shorter,
-        head_length - shorter,
-        key_offset - shorter if key_offset else 0,
-        key_length,
-        tags_length,
-        flags & ~FLAG_ENCRYPTED,
-        id_start,
+        record.section_end - start,
+        record.head_end - start,
+        key_start - start if key_start >= 0 else 0,
+        key_end - key_start,
+        tags_end - tags_start,
+        entry.flags & ~FLAG_ENCRYPTED,
+        entry.id_start,
     )
     return plain_head + data[record.head_end : record.section_end] + body + b"\r\n", new

@@ -39,31 +39,47 @@ def fill(path: Path, **options: Path | None) -> None:
         buffer.append_many(SHORT[6:])
 
 
-@pytest.fixture(params=["plain", "signed", "encrypted", "without salts", "in a unit"])
-def buffer(request: pytest.FixtureRequest, ram_path: Path, new_key: NewKey) -> Path:
+@pytest.fixture(params=["plain", "signed", "encrypted", "opened", "without salts", "in a unit"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def alice(new_key: NewKey) -> tuple[Path, str]:
+    return new_key("alice")
+
+
+@pytest.fixture
+def identity(kind: str, alice: tuple[Path, str]) -> Path | None:
+    """With what messages are opened, if they are."""
+    return alice[0] if kind == "opened" else None
+
+
+@pytest.fixture
+def buffer(kind: str, ram_path: Path, new_key: NewKey, alice: tuple[Path, str]) -> Path:
     path = ram_path / "orders"
-    if request.param == "signed":
+    if kind == "signed":
         key, _ = new_key("audit", "sign")
         create(str(path), signer=Signer(key))
         fill(path, sign=key)
-    elif request.param == "without salts":
+    elif kind == "without salts":
         hbuf.create(path, erasable="false").append_many(SHORT)
-    elif request.param == "in a unit":
+    elif kind == "in a unit":
         hbuf.create(path).append_many(SHORT, atomic=True)
     else:
-        to = [new_key("alice")[1]] if request.param == "encrypted" else []
+        to = [alice[1]] if kind in ("encrypted", "opened") else []
         hbuf.create(path, encrypt_to=to).close()
         fill(path)
     return path
 
 
-def check(original: Rows, path: Path, what: object) -> Rows:
-    found = by_columns(path)
+def check(original: Rows, path: Path, what: object, identity: Path | None = None) -> Rows:
+    found = by_columns(path, identity=identity)
     as_stored = {row["seq"]: row for row in original.rows}
     if all(row == as_stored.get(row["seq"]) for row in found.rows):
         wrong = False
     else:
-        by_tail = {row["seq"]: row for row in by_messages(path).rows}
+        by_tail = {row["seq"]: row for row in by_messages(path, identity=identity).rows}
         wrong = any(row not in (as_stored.get(row["seq"]), by_tail.get(row["seq"])) for row in found.rows)
     assert not wrong, what
     assert found.seqs == sorted(set(found.seqs), key=str if None in found.seqs else int), what  # type: ignore[arg-type]
@@ -71,8 +87,8 @@ def check(original: Rows, path: Path, what: object) -> Rows:
     return found
 
 
-def test_any_byte_of_an_index_entry(buffer: Path) -> None:
-    original = by_columns(buffer)
+def test_any_byte_of_an_index_entry(buffer: Path, identity: Path | None) -> None:
+    original = by_columns(buffer, identity=identity)
     assert not original.damage
     file = buffer / INDEX
     content = file.read_bytes()
@@ -81,13 +97,13 @@ def test_any_byte_of_an_index_entry(buffer: Path) -> None:
             changed = bytearray(content)
             changed[at] ^= 1 << bit
             file.write_bytes(changed)
-            found = check(original, buffer, (at - index.HEADER_BYTES, bit))
+            found = check(original, buffer, (at - index.HEADER_BYTES, bit), identity)
             assert found.rows == original.rows, (at - index.HEADER_BYTES, bit)  # the segment has them all
 
 
-def test_lengths_in_the_index_that_end_with_another_line(buffer: Path) -> None:
+def test_lengths_in_the_index_that_end_with_another_line(buffer: Path, identity: Path | None) -> None:
     """All that a length can be so that a line ends there, for each length of each entry, and for two at once."""
-    original = by_columns(buffer)
+    original = by_columns(buffer, identity=identity)
     segment, file = (buffer / SEGMENT).read_bytes(), buffer / INDEX
     content = file.read_bytes()
     for i, entry in enumerate(index.parse_entries(content[index.HEADER_BYTES :])):
@@ -96,7 +112,7 @@ def test_lengths_in_the_index_that_end_with_another_line(buffer: Path) -> None:
         for changed in _with_other_lengths(entry, ends):
             at = index.HEADER_BYTES + i * index.ENTRY_BYTES
             file.write_bytes(content[:at] + index.ENTRY.pack(*changed) + content[at + index.ENTRY_BYTES :])
-            found = check(original, buffer, (entry, changed))
+            found = check(original, buffer, (entry, changed), identity)
             assert found.rows == original.rows
 
 
@@ -126,9 +142,9 @@ CHANGES: list[Callable[[int], int]] = [
 ]
 
 
-def test_any_byte_of_a_segment(buffer: Path) -> None:
+def test_any_byte_of_a_segment(buffer: Path, identity: Path | None) -> None:
     """Every third one is changed, to this or that."""
-    original = by_columns(buffer)
+    original = by_columns(buffer, identity=identity)
     file = buffer / SEGMENT
     content = file.read_bytes()
     with opened_index(buffer / INDEX, 1) as listed:
@@ -139,7 +155,7 @@ def test_any_byte_of_a_segment(buffer: Path) -> None:
         changed[at] = CHANGES[at % len(CHANGES)](content[at])
         if changed != content:
             file.write_bytes(changed)
-            check(original, buffer, (at - start, content[at : at + 20], changed[at]))
+            check(original, buffer, (at - start, content[at : at + 20], changed[at]), identity)
 
 
 def test_an_index_that_takes_a_record_in_a_body_for_one(ram_path: Path) -> None:

@@ -24,6 +24,12 @@ GROUPS = [
 ]
 
 
+@pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty directory that has not the name of the test in its path: that of a socket must be short."""
+    return tmp_path_factory.mktemp("w")
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     directory = tmp_path_factory.mktemp("bench")
@@ -120,10 +126,8 @@ def test_live_readers_have_percentiles_from_before_the_append(measured: dict[str
             assert 0 < times["seen, p50"] <= times["seen, p99"]
 
 
-def test_a_profile_names_where_the_daemon_spends_its_time(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    file, work = tmp_path / "profile", tmp_path_factory.mktemp("w")  # a socket's path must be short
+def test_a_profile_names_where_the_daemon_spends_its_time(tmp_path: Path, short_path: Path) -> None:
+    file, work = tmp_path / "profile", short_path
     done = subprocess.run(
         [BENCH, "daemon", "--quick", "--profile", file, "--dir", work],
         stdin=subprocess.DEVNULL,
@@ -140,9 +144,9 @@ def test_a_profile_names_where_the_daemon_spends_its_time(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_in_the_middle_it_leaves_no_server_and_no_file(tmp_path: Path, number: signal.Signals) -> None:
+def test_stopped_in_the_middle_it_leaves_no_server_and_no_file(short_path: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        [BENCH, "daemon", "--only", "append", "--dir", tmp_path],
+        [BENCH, "daemon", "--only", "append", "--dir", short_path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -151,13 +155,13 @@ def test_stopped_in_the_middle_it_leaves_no_server_and_no_file(tmp_path: Path, n
     assert process.stderr is not None
     # The first group has begun: all servers are there.
     assert any("bench: append" in line for line in process.stderr)
-    assert _working_in(tmp_path)
+    assert _working_in(short_path)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert "Traceback" not in said
-    assert not list(tmp_path.iterdir())
-    assert not _working_in(tmp_path)
+    assert not list(short_path.iterdir())
+    assert not _working_in(short_path)
 
 
 def _working_in(directory: Path) -> list[str]:
