@@ -85,14 +85,14 @@ class _Bench:
     def _reads(self) -> dict[str, tuple[Callable[[], None], Path]]:
         buffer, parquet = self.material.directory / f"buffer-{self.size}", self.material.directory / f"pq-{self.size}"
         run_process(hbuf_program("hbuf-append", buffer), stdin=self._lines)
-        read = self.session.read
-        read.format("hbuf").load(str(buffer)).write.parquet(str(parquet))
-        # Each is made anew: a DataFrame of a Python source is planned once only.
+        session = self.session
+        session.read.format("hbuf").load(str(buffer)).write.parquet(str(parquet))
+        # Each is made anew: a DataFrame of a Python source is planned once only, and a reader keeps its schema.
         return {
-            HBUF: (lambda: _to_nowhere(read.format("hbuf").load(str(buffer))), buffer),
-            BODIES: (lambda: _to_nowhere(read.schema("body binary").format("hbuf").load(str(buffer))), buffer),
-            TEXT: (lambda: _to_nowhere(self.session.read.text(str(self._lines))), self._lines),
-            PARQUET: (lambda: _to_nowhere(self.session.read.parquet(str(parquet))), parquet),
+            HBUF: (lambda: _to_nowhere(session.read.format("hbuf").load(str(buffer))), buffer),
+            BODIES: (lambda: _to_nowhere(session.read.schema("body binary").format("hbuf").load(str(buffer))), buffer),
+            TEXT: (lambda: _to_nowhere(session.read.text(str(self._lines))), self._lines),
+            PARQUET: (lambda: _to_nowhere(session.read.parquet(str(parquet))), parquet),
         }
 
     def _writes(self) -> dict[str, Callable[[], None]]:

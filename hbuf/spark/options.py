@@ -58,7 +58,7 @@ class ReadOptions:
     wanted: Wanted = Wanted()  # noqa: RUF009  # it is frozen
     identity: str | None = None
     mode: Mode = "FAILFAST"
-    split_bytes: int = 128 * 1024**2
+    split_bytes: int = 256 * 1024**2
     pushdown: bool = False
     fail_on_data_loss: bool = True
     max_rows: int | None = None  # in one micro-batch
@@ -85,7 +85,7 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
         wanted=Wanted(frozenset([key]) if key is not None else None, options.get("tag")),
         identity=options.get("identity"),
         mode=mode,
-        split_bytes=_positive("splitBytes", parse_size_bytes("splitBytes", options.get("splitbytes", "128MiB"))),
+        split_bytes=_positive("splitBytes", parse_size_bytes("splitBytes", options.get("splitbytes", "256MiB"))),
         pushdown=_boolean("pushdown", options.get("pushdown", "false")),
         fail_on_data_loss=_boolean("failOnDataLoss", options.get("failondataloss", "true")),
         max_rows=_rows(options.get("maxrowspertrigger")),
