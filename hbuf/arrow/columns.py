@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hbuf.arrow.block import BLOCK_ROWS, Block, Ints
 from hbuf.arrow.layout import ID_BYTES, Layout
-from hbuf.arrow.spans import Differs, Texts, expect, expect_text, has, joined, taken
+from hbuf.arrow.spans import Differs, expect, expect_text, gathered, has, joined, taken
 from hbuf.format.fields import parse_fields
 from hbuf.format.grammar import CLIENT_LINES, is_text
 
@@ -55,7 +55,7 @@ def columns_of(
         "buffer": lambda: _repeated(buffer).slice(0, count),
         "seq": lambda: pa.array(rows + block.first),
         "time": lambda: pa.array(chosen.times_us).view(SCHEMA.field("time").type),
-        "id": lambda: _ids_column(chosen.ids),
+        "id": lambda: _ids_column(data, chosen.ids),
         "key": lambda: key_column(data, chosen),
         "tags": lambda: tags_column(data, chosen),
         "headers": lambda: _headers_column(data, chosen),
@@ -72,7 +72,8 @@ def _repeated(text: str) -> pa.Array:
     return pa.repeat(pa.scalar(text), BLOCK_ROWS)
 
 
-def _ids_column(ids: Texts) -> pa.Array:
+def _ids_column(data: bytes, places: Ints) -> pa.Array:
+    ids = gathered(data, places, ID_BYTES)
     digits = ids.view(np.uint8) - ord("0")  # what is below wraps around
     is_digit = digits < 10
     digits -= ord("a") - ord("0")

@@ -11,6 +11,7 @@ column of it is made.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,7 +30,6 @@ from hbuf.arrow.spans import (
     gathered,
     has,
     joined,
-    part_of,
     shows,
     taken,
 )
@@ -44,9 +44,9 @@ _SALT, _GONE, _ID = b"\r\nx-hbuf-salt: ", b"\r\nx-hbuf-gone: ", b"\r\nx-hbuf-id:
 ID_BYTES = 64
 SALT_AT, SALT_CHARACTERS = len(_SALT) - len(b"\r\n"), 43  # in a salt's line
 _SALT_LINE_BYTES = len(_SALT) + SALT_CHARACTERS
-_ID_KIND = np.dtype((np.void, ID_BYTES))
 _SIG, _SIG_BYTES = b"\r\nx-hbuf-sig: ", 86
 _BLANK_LINE = b"\r\n\r\n"
+_MOST_FORMS = 8  # a block has two
 
 
 class Layout(NamedTuple):
@@ -61,7 +61,7 @@ class Layout(NamedTuple):
     tags: Ints  # tag lines
     tags_ends: Ints
     headers_ends: Ints  # a client's own fields begin where the tags end
-    ids: Texts
+    ids: Ints
     bodies: Ints
     body_ends: Ints
 
@@ -72,6 +72,24 @@ class Layout(NamedTuple):
     def only(self, rows: Ints) -> Layout:
         """That of some rows."""
         return self if len(rows) == self.records else Layout._make(each[rows] for each in self)
+
+
+class _Expected(threading.local):
+    """What many records must look like, but for the numbers and times in it: these are written anew each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Texts] = {}
+
+    def texts(self, form: bytes, count: int) -> Texts:
+        known = self._known.get(form)
+        if known is None or len(known) < count:
+            if len(self._known) == _MOST_FORMS:
+                self._known.clear()
+            known = self._known[form] = np.full(count, np.void(form))
+        return known[:count]
+
+
+_expected = _Expected()
 
 
 def lay_out(block: Block) -> Layout | None:
@@ -116,7 +134,7 @@ def _check_starts(block: Block, starts: Ints, deletes: Bools, times_us: Ints) ->
         for width, rows in _alike(seqs, are):
             form = b"".join((before, ANY * width, _TIME, ANY * TIME_BYTES, b"Z\r\n"))
             number_end = len(before) + width
-            expected = np.full(len(starts[rows]), np.void(form))
+            expected = _expected.texts(form, len(starts[rows]))
             write_numbers(expected, number_end, seqs[rows], width)
             write_times(expected, number_end + len(_TIME), times_us[rows])
             expect_same(gathered(block.data, starts[rows], len(form)), expected)
@@ -130,7 +148,7 @@ def _check_lengths(data: bytes, heads: Ints, lengths: Ints) -> Ints:
     for width, rows in _alike(lengths, np.ones(len(lengths), np.bool_)):
         form = b"".join((_LENGTH, ANY * width, b"\r\n"))
         starts = heads[rows] - len(form)
-        expected = np.full(len(starts), np.void(form))
+        expected = _expected.texts(form, len(starts))
         write_numbers(expected, len(_LENGTH) + width, lengths[rows], width)
         expect_same(gathered(data, starts, len(form)), expected)
         found[rows] = starts + len(b"\r\n")
@@ -171,12 +189,12 @@ def _encrypted(data: bytes, starts: Ints, ends: Ints) -> Bools:
     return encrypted
 
 
-def _trailers(data: bytes, heads: Ints, bodies: Ints, signed: Bools) -> tuple[Ints, Bools, Texts]:
+def _trailers(data: bytes, heads: Ints, bodies: Ints, signed: Bools) -> tuple[Ints, Bools, Ints]:
     """Checks the lines around each id, to the end of the header section.
 
-    Returns where the trailers begin, whether they say that fields are gone, and the ids.
+    Returns where the trailers begin, whether they say that fields are gone, and where the ids are.
     """
-    fields_ends, erased, ids = np.empty_like(bodies), np.zeros_like(signed), np.empty(len(bodies), _ID_KIND)
+    fields_ends, erased, ids = np.empty_like(bodies), np.zeros_like(signed), np.empty_like(bodies)
     for signature, are in ((b"", ~signed), (_SIG + ANY * _SIG_BYTES, signed)):
         rows = _rows(are)
         if rows is None:
@@ -185,13 +203,14 @@ def _trailers(data: bytes, heads: Ints, bodies: Ints, signed: Bools) -> tuple[In
         starts, first = bodies[rows] - len(form), heads[rows] - len(b"\r\n")
         texts = gathered(data, starts, len(form))
         expect_form(texts, form)
-        expect(first <= starts + _SALT_LINE_BYTES)
+        id_lines = starts + _SALT_LINE_BYTES
+        expect(first <= id_lines)
         has_room = first <= starts
         salted = has_room & shows(texts, 0, _SALT)
         gone = has_room & shows(texts, 0, _GONE) if not salted.all() else ~salted
-        fields_ends[rows] = np.where(salted | gone, starts, starts + _SALT_LINE_BYTES) + len(b"\r\n")
+        fields_ends[rows] = np.where(salted | gone, starts, id_lines) + len(b"\r\n")
         erased[rows] = gone
-        ids[rows] = part_of(texts, _SALT_LINE_BYTES + len(_ID), ID_BYTES)
+        ids[rows] = id_lines + len(_ID)
     return fields_ends, erased, ids
 
 
