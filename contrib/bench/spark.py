@@ -27,7 +27,9 @@ from bench.table import Row, rate_row
 # So many turns for each that is measured: Java is half as fast again when it has compiled what is run often.
 _WARM_UPS = 3
 
-HBUF, BODIES, TEXT, PARQUET = "hbuf", "hbuf, bodies alone", "spark.read.text", "Parquet"
+HBUF, BODIES, TEXT = "hbuf", "hbuf, bodies alone", "spark.read.text"
+PARQUET, PARQUET_BODIES = "Parquet", "Parquet, bodies alone"
+_BESIDE = {HBUF: (TEXT, PARQUET), BODIES: (TEXT, PARQUET_BODIES), PARQUET: (TEXT,)}
 
 
 def main() -> None:
@@ -93,6 +95,7 @@ class _Bench:
             BODIES: (lambda: _to_nowhere(session.read.schema("body binary").format("hbuf").load(str(buffer))), buffer),
             TEXT: (lambda: _to_nowhere(session.read.text(str(self._lines))), self._lines),
             PARQUET: (lambda: _to_nowhere(session.read.parquet(str(parquet))), parquet),
+            PARQUET_BODIES: (lambda: _to_nowhere(session.read.parquet(str(parquet)).select("body")), parquet),
         }
 
     def _writes(self) -> dict[str, Callable[[], None]]:
@@ -116,12 +119,11 @@ class _Bench:
 
 
 def _read_rows(group: str, what: str, found: dict[str, Samples], count: int) -> list[Row]:
-    rows = [
+    return [
         rate_row(group, f"{what}, {name}", found[name], beside, found[beside], count, "rows/s")
-        for name in (HBUF, BODIES)
-        for beside in (TEXT, PARQUET)
+        for name, all_beside in _BESIDE.items()
+        for beside in all_beside
     ]
-    return [*rows, rate_row(group, f"{what}, {PARQUET}", found[PARQUET], TEXT, found[TEXT], count, "rows/s")]
 
 
 def _to_nowhere(frame: Any) -> None:

@@ -26,5 +26,7 @@ def test_every_row_of_the_spark_area_is_measured(tmp_path: Path) -> None:
 
 
 def _pairs() -> list[tuple[str, str]]:
-    hbuf = [(name, beside) for name in ("hbuf", "hbuf, bodies alone") for beside in ("spark.read.text", "Parquet")]
-    return [*hbuf, ("Parquet", "spark.read.text")]
+    text, parquet = "spark.read.text", "Parquet"
+    hbuf = [("hbuf", text), ("hbuf", parquet)]
+    bodies = [("hbuf, bodies alone", text), ("hbuf, bodies alone", "Parquet, bodies alone")]
+    return [*hbuf, *bodies, (parquet, text)]
