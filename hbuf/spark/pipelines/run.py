@@ -70,6 +70,7 @@ class Runner:
         self._notice = notice
         self._pause_seconds = pause_seconds
         self._tried: dict[str, dict[str, Extent]] = {}  # what a stage's input was when it last ran
+        self._reruns_tried: dict[str, str] = {}  # the last that each stage took up: one that cannot be begun is left
 
     def round(self, among: Collection[str] | None = None) -> None:
         """Every stage once that has something to do, those that wait for others after them."""
@@ -119,7 +120,8 @@ class Runner:
         state = self._state(stage)
         if self._held_by(stage.name):
             return False
-        if state.rerun_request() is not None:
+        request = state.rerun_request()
+        if request is not None and request.id != self._reruns_tried.get(stage.name):
             return True
         there = extents(stage.inputs)
         if stage.name in self.failures or self._tried.get(stage.name) == there:
@@ -162,6 +164,7 @@ class Runner:
         state = self._state(stage)
         request = state.rerun_request()
         if request is not None:
+            self._reruns_tried[stage.name] = request.id
             self.failures.pop(stage.name, None)
             query = state.query()
             if query is not None:

@@ -178,6 +178,27 @@ def test_rerun_finishes_the_batch_that_was_half_appended_before_it(
     assert os.listdir(tmp_path / "upper/staging") == []
 
 
+def test_rerun_that_cannot_finish_what_was_half_appended_fails_once_and_is_left(
+    load: Load, fill: Fill, bodies: Bodies, spark: SparkSession, run_once: RunOnce, tmp_path: Path
+) -> None:
+    fill("orders", ["one", "two", "three"])
+    pipeline = load(stage("upper", UPPER))
+    run_once(pipeline)
+    state = stage_state(pipeline, "upper")
+    append_half(tmp_path / "upper", f"spark-{state.query()}", 1, ["FOUR", "FIVE"])
+    [staged] = (tmp_path / "upper/staging").glob("*.arrow")
+    staged.unlink()
+    state.ask_for_rerun(RerunRequest("some id", "last", settled(pipeline.stages["upper"].inputs, "last")))
+    with prepared(pipeline, spark) as runner:
+        assert runner.has_work()
+        runner.round()
+        assert not runner.has_work()
+        assert runner.failures["upper"] == Failure(f"{staged}: is gone, and its rows are not all stored", 66)
+        assert runner.is_stuck()
+    assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR"]
+    assert state.rerun_request() is not None
+
+
 def append_half(buffer: Path, sender: str, batch: int, rows: list[str]) -> None:
     """As when the driver dies between the two chunks of a batch: each has a row."""
     staging = Staging(buffer / "staging", sender_of(read_settings(str(buffer)).uuid, sender))
