@@ -164,49 +164,44 @@ def test_rerun_appends_the_results_again_from_a_place_on(
 
 
 def test_rerun_finishes_the_batch_that_was_half_appended_before_it(
-    load: Load, fill: Fill, bodies: Bodies, run_once: RunOnce, tmp_path: Path
+    half_appended: Pipeline, bodies: Bodies, run_once: RunOnce
 ) -> None:
-    fill("orders", ["one", "two", "three"])
-    pipeline = load(stage("upper", UPPER))
-    run_once(pipeline)
-    state = stage_state(pipeline, "upper")
-    append_half(tmp_path / "upper", f"spark-{state.query()}", 1, ["FOUR", "FIVE"])
-    assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR"]
-    state.ask_for_rerun(RerunRequest("some id", "last", settled(pipeline.stages["upper"].inputs, "last")))
-    assert run_once(pipeline).failures == {}
+    assert run_once(half_appended).failures == {}
     assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR", "FIVE", "THREE"]
-    assert os.listdir(tmp_path / "upper/staging") == []
+    assert os.listdir(half_appended.folder / "upper/staging") == []
 
 
 def test_rerun_that_cannot_finish_what_was_half_appended_fails_once_and_is_left(
-    load: Load, fill: Fill, bodies: Bodies, spark: SparkSession, run_once: RunOnce, tmp_path: Path
+    half_appended: Pipeline, bodies: Bodies, spark: SparkSession
 ) -> None:
-    fill("orders", ["one", "two", "three"])
-    pipeline = load(stage("upper", UPPER))
-    run_once(pipeline)
-    state = stage_state(pipeline, "upper")
-    append_half(tmp_path / "upper", f"spark-{state.query()}", 1, ["FOUR", "FIVE"])
-    [staged] = (tmp_path / "upper/staging").glob("*.arrow")
+    [staged] = half_appended.folder.glob("upper/staging/*.arrow")
     staged.unlink()
-    state.ask_for_rerun(RerunRequest("some id", "last", settled(pipeline.stages["upper"].inputs, "last")))
-    with prepared(pipeline, spark) as runner:
+    with prepared(half_appended, spark) as runner:
         assert runner.has_work()
         runner.round()
         assert not runner.has_work()
         assert runner.failures["upper"] == Failure(f"{staged}: is gone, and its rows are not all stored", 66)
         assert runner.is_stuck()
     assert bodies("upper") == ["ONE", "TWO", "THREE", "FOUR"]
-    assert state.rerun_request() is not None
+    assert stage_state(half_appended, "upper").rerun_request() is not None
 
 
-def append_half(buffer: Path, sender: str, batch: int, rows: list[str]) -> None:
-    """As when the driver dies between the two chunks of a batch: each has a row."""
+@pytest.fixture
+def half_appended(load: Load, fill: Fill, run_once: RunOnce) -> Pipeline:
+    """A pipeline whose driver died between the two chunks of a batch, and that is to be rerun."""
+    fill("orders", ["one", "two", "three"])
+    pipeline = load(stage("upper", UPPER))
+    run_once(pipeline)
+    state, buffer, rows = stage_state(pipeline, "upper"), pipeline.folder / "upper", ["FOUR", "FIVE"]
+    sender = f"spark-{state.query()}"
     staging = Staging(buffer / "staging", sender_of(read_settings(str(buffer)).uuid, sender))
-    file = staging.stage(batch, 0, [pa.record_batch({"body": rows})], PieceLimits(1, 1))
+    file = staging.stage(1, 0, [pa.record_batch({"body": rows})], PieceLimits(1, 1))
     assert file is not None
-    staging.save_manifest(batch, Manifest(tuple((PieceRange(file.name, i, i + 1),) for i in range(len(rows)))))
+    staging.save_manifest(1, Manifest(tuple((PieceRange(file.name, i, i + 1),) for i in range(len(rows)))))
     with hbuf.open(buffer) as opened:
-        opened.append(rows[0].encode(), producer=sender, producer_seq=batch * CHUNKS_A_BATCH)
+        opened.append(rows[0].encode(), producer=sender, producer_seq=CHUNKS_A_BATCH)
+    state.ask_for_rerun(RerunRequest("some id", "last", settled(pipeline.stages["upper"].inputs, "last")))
+    return pipeline
 
 
 def test_stage_whose_state_cannot_be_used_fails_alone_and_goes_on_when_it_can(
