@@ -75,9 +75,8 @@ def _write(frame: DataFrame, work: Path, by: By) -> None:
     else:
         writer = frame.select(*names).sortWithinPartitions("seq").write
     try:
-        writer.option("compression", "zstd").parquet(
-            f"file://{work}"
-        )  # Spark takes it letter by letter: as_uri() writes "%20"
+        # Spark takes the path letter by letter: as_uri() would write %20 for a blank.
+        writer.option("compression", "zstd").parquet(f"file://{work}")
     except PySparkException as error:
         raise _translated(error) from error
 
